@@ -1,0 +1,1 @@
+#include "proto/grpc_status.h"
