@@ -109,7 +109,7 @@ struct Backend {
     /* Mean loss over the batch into *loss (host memory) and, where gradient is not NULL, its
      * gradient with respect to output (batch, width). target: int64 classes (batch) or floats
      * (batch, width). correct, where not NULL: how many rows have their largest output at the
-     * class. */
+     * class (0 for LOSS_MSE). -EINVAL when a class is not in [0, width). */
     int (*loss)(Device *device, LossKind kind, const float *output, const void *target,
                 int64_t batch, int64_t width, float *loss, float *gradient, int64_t *correct);
 
@@ -157,7 +157,25 @@ void accelerator_release(const Accelerator *accelerator, void *memory);
 int accelerator_read(const Accelerator *accelerator, const void *from, void *host, size_t bytes);
 int accelerator_write(const Accelerator *accelerator, const void *host, void *to, size_t bytes);
 int accelerator_zero(const Accelerator *accelerator, void *memory, size_t bytes);
+int accelerator_layout_plain(const Accelerator *accelerator, const Shape *shape, Layout **ret);
+void accelerator_layout_free(const Accelerator *accelerator, Layout *layout); /* NULL is fine */
 int kernel_compile(const Accelerator *accelerator, const KernelSpec *spec, Kernel **ret,
                    KernelInfo *info, Error *err);
 int kernel_forward(const Accelerator *accelerator, Kernel *kernel, const KernelArgs *args);
 int kernel_backward(const Accelerator *accelerator, Kernel *kernel, const KernelArgs *args);
+void kernel_free(const Accelerator *accelerator, Kernel *kernel); /* NULL is fine */
+int accelerator_accumulate(const Accelerator *accelerator, const Layout *layout, void *to,
+                           const void *from);
+int accelerator_normalise(const Accelerator *accelerator, const uint8_t *from, float *to,
+                          int64_t batch, int64_t channels, int64_t plane, float scale,
+                          const float *mean, const float *deviation);
+int accelerator_loss(const Accelerator *accelerator, LossKind kind, const float *output,
+                     const void *target, int64_t batch, int64_t width, float *loss, float *gradient,
+                     int64_t *correct);
+int accelerator_optimizer_step(const Accelerator *accelerator, const Optimizer *optimizer,
+                               uint64_t t, float *params, const float *gradients,
+                               float *const *states, size_t n);
+int accelerator_norm2(const Accelerator *accelerator, const float *array, size_t n, double *ret);
+int accelerator_all_finite(const Accelerator *accelerator, const float *array, size_t n, bool *ret);
+int accelerator_mean(const Accelerator *accelerator, const float *const *arrays, int count,
+                     float *to, size_t begin, size_t end);
