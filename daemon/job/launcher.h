@@ -1,0 +1,27 @@
+/* How managed trainers are started: by whoever main() wires in (service/). Loop thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+typedef struct LaunchedTrainer LaunchedTrainer; /* the launcher's own */
+
+typedef struct LaunchSpec {
+    uint64_t job;
+    uint32_t rank;
+    const char *data;  /* directory or "synthetic" */
+    const char *token; /* what the trainer shows at Join */
+} LaunchSpec;
+
+typedef struct Launcher {
+    /* Starts one. on_exit comes once, on the loop, unless stop was called before; `how` is "exit
+     * status 1" or "killed by signal 9". After it, or after stop, the LaunchedTrainer is gone. */
+    int (*start)(void *self, const LaunchSpec *spec,
+                 void (*on_exit)(void *data, bool clean, const char *how), void *data,
+                 LaunchedTrainer **ret, Error *err);
+    /* Ends one, without a word from it. */
+    void (*stop)(void *self, LaunchedTrainer *trainer);
+    void *self;
+} Launcher;
