@@ -1,6 +1,7 @@
 /* gRPC status codes, their names, and the percent-encoding of grpc-message. Pure functions. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef enum GrpcStatus {
@@ -26,7 +27,11 @@ typedef enum GrpcStatus {
 /* "INVALID_ARGUMENT"; "UNKNOWN" for a code that is none. */
 const char *grpc_status_name(GrpcStatus status);
 
+/* Whether the text is UTF-8, as protobuf asks of strings and gRPC of messages. */
+bool grpc_text_is_utf8(const char *text);
+
 /* Percent-encodes `text` as the gRPC protocol asks of grpc-message; always terminates. Returns the
- * length written, cut at a whole character where `size` is too small. */
+ * length written, cut at a whole character where `size` is too small. Bytes that are not UTF-8
+ * become U+FFFD. */
 size_t grpc_message_encode(const char *text, char *encoded, size_t size);
 size_t grpc_message_decode(const char *encoded, char *text, size_t size);
