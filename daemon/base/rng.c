@@ -1,12 +1,15 @@
 #include "base/rng.h"
 
+#include <string.h>
+
 /* Multipliers and key increments of Philox4x32, table 2 of the paper. */
 enum { ROUNDS = 10 };
 static const uint32_t multiplier_0 = 0xD2511F53, multiplier_1 = 0xCD9E8D57;
 static const uint32_t increment_0 = 0x9E3779B9, increment_1 = 0xBB67AE85;
 
-static void philox(uint32_t counter[4], uint32_t key_0, uint32_t key_1)
+void rng_philox4x32(uint32_t counter[4], const uint32_t key[2])
 {
+    uint32_t key_0 = key[0], key_1 = key[1];
     for (int i = 0; i < ROUNDS; i++) {
         uint64_t product_0 = (uint64_t)multiplier_0 * counter[0];
         uint64_t product_1 = (uint64_t)multiplier_1 * counter[2];
@@ -23,15 +26,42 @@ static void philox(uint32_t counter[4], uint32_t key_0, uint32_t key_1)
 
 /* The key has more bits than Philox takes: purpose, a and c are folded into a per-stream key by one
  * Philox call of their own, the step and the block index are the counter. */
-void rng_block(const RngKey *key, uint32_t index, uint32_t out[4])
+static void fold_key(const RngKey *key, uint32_t stream[4])
 {
-    uint32_t stream[4] = {key->purpose, key->a, key->c, 0x64707321};
-    philox(stream, (uint32_t)key->seed, (uint32_t)(key->seed >> 32));
+    stream[0] = key->purpose;
+    stream[1] = key->a;
+    stream[2] = key->c;
+    stream[3] = 0x64707321;
+    rng_philox4x32(stream, (const uint32_t[2]){(uint32_t)key->seed, (uint32_t)(key->seed >> 32)});
+}
+
+static void stream_block(const RngKey *key, const uint32_t stream[4], uint32_t index,
+                         uint32_t out[4])
+{
     out[0] = index;
     out[1] = (uint32_t)key->b;
     out[2] = (uint32_t)(key->b >> 32);
     out[3] = stream[2];
-    philox(out, stream[0], stream[1]);
+    rng_philox4x32(out, stream);
+}
+
+void rng_block(const RngKey *key, uint32_t index, uint32_t out[4])
+{
+    uint32_t stream[4];
+    fold_key(key, stream);
+    stream_block(key, stream, index, out);
+}
+
+void rng_words(const RngKey *key, uint64_t first, size_t n, uint32_t *out)
+{
+    uint32_t stream[4], block[4];
+    fold_key(key, stream);
+    for (size_t i = 0; i < n;) {
+        size_t skip = (first + i) % 4, count = 4 - skip < n - i ? 4 - skip : n - i;
+        stream_block(key, stream, (uint32_t)((first + i) / 4), block);
+        memcpy(out + i, block + skip, count * sizeof *out);
+        i += count;
+    }
 }
 
 uint32_t rng_word(const RngKey *key, uint64_t index)

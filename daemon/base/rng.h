@@ -3,6 +3,7 @@
  * and any element can be computed alone. Pure functions, any thread. */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* What a stream of numbers is for; part of the key, so that streams never meet. */
@@ -20,11 +21,17 @@ typedef struct RngKey {
     uint32_t c; /* operator */
 } RngKey;
 
+/* The generator itself: encrypts the counter in place. */
+void rng_philox4x32(uint32_t counter[4], const uint32_t key[2]);
+
 /* Four 32-bit words for block `index` of the stream: words 4·index … 4·index+3. */
 void rng_block(const RngKey *key, uint32_t index, uint32_t out[4]);
 
 /* Word number `index` of the stream. */
 uint32_t rng_word(const RngKey *key, uint64_t index);
+
+/* Words first … first+n-1 of the stream, faster than one by one. */
+void rng_words(const RngKey *key, uint64_t first, size_t n, uint32_t *out);
 
 /* Uniform in [0, 1), 24 bits. */
 static inline float rng_to_unit(uint32_t word)
