@@ -24,6 +24,7 @@ enum {
     NODE_MAX_PARAMS = 2,
     NODE_MAX_BUFFERS = 3,
     NODE_NAME_MAX = 64,
+    GRAPH_MAX_NODES = 4096, /* the largest published convolutional nets have under 1,000 */
 };
 
 typedef enum OpKind {
@@ -72,7 +73,10 @@ typedef struct Node {
         PoolAttrs pool;
         BatchNormAttrs norm;
         float dropout; /* probability of zero */
-        int64_t linear_outputs;
+        struct {
+            int64_t linear_outputs;
+            bool linear_bias;
+        };
     } attrs;
     bool fused_relu; /* set by graph_finish: the Relu after this Conv2d or Linear is computed with
                         it */
@@ -102,6 +106,9 @@ typedef struct ParamInfo {
 int graph_new(const Shape *input, Graph **ret);
 Graph *graph_free(Graph *graph);
 
+/* The first error of the builder; code 0 while there is none. */
+const Error *graph_error(const Graph *graph);
+
 ValueId graph_conv2d(Graph *graph, const char *name, ValueId in, const ConvAttrs *attrs);
 ValueId graph_relu(Graph *graph, const char *name, ValueId in);
 ValueId graph_maxpool2d(Graph *graph, const char *name, ValueId in, const PoolAttrs *attrs);
@@ -114,8 +121,9 @@ ValueId graph_linear(Graph *graph, const char *name, ValueId in, int64_t outputs
 ValueId graph_logsoftmax(Graph *graph, const char *name, ValueId in); /* over the last dimension */
 ValueId graph_add(Graph *graph, const char *name, ValueId a, ValueId b);
 
-/* Ends building: `output` is the model's result. Decides which gradients are needed and which Relus
- * are computed by their producer. 0, or the first error of the builder. */
+/* Ends building: `output` is the model's result, the only value that no node reads. Decides which
+ * gradients are needed and which Relus are computed by their producer. 0, or the first error of the
+ * builder. */
 int graph_finish(Graph *graph, ValueId output, Error *err);
 
 int graph_node_count(const Graph *graph);
@@ -129,6 +137,8 @@ ValueId graph_output(const Graph *graph);
 
 int graph_param_count(const Graph *graph);
 const ParamInfo *graph_param(const Graph *graph, int index);
+/* Index of the parameter at `position` when all are sorted by name (strcmp); after graph_finish. */
+int graph_param_by_name(const Graph *graph, int position);
 int graph_buffer_count(const Graph *graph);
 const ParamInfo *graph_buffer(const Graph *graph, int index);
 

@@ -7,7 +7,9 @@
 #include <stdint.h>
 
 enum { SHAPE_MAX_DIMS = 8 };
-#define DIM_BATCH INT64_C(-1)
+/* Elements of one sample of a value, or of one parameter: kernels may index with 32 bits. */
+#define SHAPE_MAX_ELEMENTS INT64_C(0x7fffffff)
+#define DIM_BATCH          INT64_C(-1)
 
 typedef struct Shape {
     int ndim;
@@ -21,3 +23,6 @@ bool shape_equal(const Shape *a, const Shape *b);
 int64_t shape_elements(const Shape *shape, int64_t batch);
 /* The shape with DIM_BATCH replaced. */
 Shape shape_at_batch(const Shape *shape, int64_t batch);
+/* Whether every dimension is positive (DIM_BATCH aside) and the product, with DIM_BATCH taken as 1,
+ * is at most SHAPE_MAX_ELEMENTS. */
+bool shape_is_sane(const Shape *shape);
