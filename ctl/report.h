@@ -4,6 +4,7 @@
 
 #include "ctl/client.h"
 #include "ctl/options.h"
+#include "ctl/text.h"
 
 /* `code` is the name of a gRPC status ("INVALID_ARGUMENT") or of the kind of failure ("USAGE",
  * "UNREACHABLE", "FILE"); it appears with --json only. */
@@ -17,6 +18,3 @@ void ctl_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int ctl_report_status(const CtlOptions *options, const ClientStatus *status);
 /* Opens a client for a verb; reports when it cannot. 0 or the exit status. */
 int ctl_connect(const CtlOptions *options, Client **ret);
-
-/* Replaces control characters (and what could pass for them in a terminal) by '?'; returns text. */
-char *ctl_sanitise(char *text);
