@@ -23,6 +23,8 @@ typedef struct Call Call;
 /* Encodes and queues one response message. False: the queue is above its mark; the message was
  * taken all the same, but a producer stops here until on_writable. */
 bool call_send(Call *call, const ProtobufCMessage *message);
+/* Whether the last call_send said stop and on_writable has not come yet. */
+bool call_is_full(const Call *call);
 /* Ends the call with OK; a unary handler does call_reply instead. */
 void call_finish(Call *call);
 void call_reply(Call *call, const ProtobufCMessage *message); /* send + finish */
@@ -33,7 +35,10 @@ void call_fail_error(Call *call, int r, const Error *err);
 
 /* The handler's state, and what it wants to hear. All may be NULL. on_message gets each further
  * message of a client stream; the Call takes the next one from the client only after call_resume,
- * so that a slow handler holds the client back by flow control. */
+ * so that a slow handler holds the client back by flow control; a call_resume from outside the
+ * Call's callbacks never calls back before it returns. on_half_close comes when the last message is
+ * resumed and the client sends no more. on_writable: the queue has fallen below its mark. A handler
+ * that answers later than in handle or on_message needs on_cancel. */
 typedef struct CallEvents {
     void (*on_message)(Call *call, const ProtobufCMessage *message, void *data);
     void (*on_half_close)(Call *call, void *data);
