@@ -6,7 +6,12 @@
  * -EBADMSG (corrupt). What a callback is handed is valid during the callback only, unless said
  * otherwise.
  *
- * A call that succeeded is on disk (synchronous=FULL) when its callback runs. */
+ * A call that succeeded is on disk (synchronous=FULL) when its callback runs.
+ *
+ * The calls themselves return 0 or -ENOMEM, -EAGAIN (thousands of requests wait already),
+ * -ESHUTDOWN (store_close was called); then there is no callback. Texts may be NULL, which is kept
+ * as ""; those that come back are never NULL, but for `problem`. A job that the database does not
+ * have is -ENOENT. A StoreDone may be NULL: then the store logs what fails. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,7 +27,10 @@ typedef struct Store Store;
  * written by a newer dps (left untouched); -EBUSY: another dpsd has it; -EACCES, -EROFS, -ENOSPC,
  * -EBADMSG. */
 int store_open(const char *state_dir, Mailbox *loop, Store **ret, Error *err);
-/* Ends what was asked for, then closes. Callbacks still come through the loop's mailbox. */
+/* Ends what was asked for, then closes. Returns NULL. The answers still lie in the loop's mailbox:
+ * the caller drains it, `while ((task = mailbox_take(loop))) task->done(task);`, and each callback
+ * runs as usual; a request made from one of them is refused with -ESHUTDOWN. The memory that they
+ * need goes with the last of them. */
 Store *store_close(Store *store);
 
 /* Requests asked for and not yet answered. Loop thread. */
@@ -57,14 +65,16 @@ int store_jobs_load(Store *store, StoreJobsLoaded done, void *data);
 /* ---- events and settings ------------------------------------------------------------------- */
 
 typedef struct EventRecord {
-    uint64_t id, job, unix_ms, round;
+    uint64_t id, job, unix_ms, round; /* job 0: the daemon itself */
     char *kind, *who, *text;
 } EventRecord;
 
 typedef void (*StoreEventsLoaded)(void *data, int r, const Error *err, const EventRecord *events,
                                   size_t n);
 
+/* event->id is not looked at. */
 int store_event_add(Store *store, const EventRecord *event, StoreDone done, void *data);
+/* Those of the job (0: of the daemon itself) after `after_id`, by id. */
 int store_events_load(Store *store, uint64_t job, uint64_t after_id, size_t limit,
                       StoreEventsLoaded done, void *data);
 
@@ -89,17 +99,18 @@ typedef struct RoundRecord {
     uint64_t job, round;
     uint32_t rank;
     uint64_t step, samples, bytes_in, bytes_out;
-    double loss, compute_ms, wait_ms, lr;
+    double loss, compute_ms, wait_ms, lr; /* NaN comes back as NaN */
     bool contributed;
 } RoundRecord;
 
 typedef void (*StoreRoundsLoaded)(void *data, int r, const Error *err, const RoundRecord *rows,
                                   size_t n);
 
-/* The rows of one round, in one transaction. */
+/* The rows of one round, in one transaction. A row that is there already (job, round, rank) is
+ * replaced. */
 int store_rounds_add(Store *store, const RoundRecord *rows, size_t n, StoreDone done, void *data);
 /* Rows of rounds after `after_round`, ordered by round and rank, at most `limit`; whole rounds
- * only. */
+ * only, and at least one of them, if that alone is more than `limit`. */
 int store_rounds_load(Store *store, uint64_t job, uint64_t after_round, size_t limit,
                       StoreRoundsLoaded done, void *data);
 
