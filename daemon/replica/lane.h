@@ -19,5 +19,6 @@ const char *lane_name(const Lane *lane);
 int lane_index(const Lane *lane);
 void lane_post(Lane *lane, Task *task);
 size_t lane_queue_length(const Lane *lane);
-/* Microseconds of all tasks run so far. Any thread. */
+/* Microseconds of processor time that the lane's thread has spent, which is that of its tasks: in
+ * between it sleeps. Any thread, until lane_free. */
 uint64_t lane_busy_us(const Lane *lane);

@@ -29,7 +29,7 @@ float *activations_output(Activations *activations);
 
 int plan_forward(Plan *plan, Activations *activations, Weights *weights, const RngKey *rng);
 /* output_gradient: plain, as the output. gradients: flat, graph_params_length, overwritten. Uses
- * `weights`, which must be as they were at the forward. */
+ * `weights`, which must be as they were at the forward. Only of a training plan. */
 int plan_backward(Plan *plan, Activations *activations, Weights *weights, const RngKey *rng,
                   const float *output_gradient, float *gradients);
 /* Where a loss may leave its gradient before plan_backward: in the plan's workspace, output-sized.
@@ -37,3 +37,6 @@ int plan_backward(Plan *plan, Activations *activations, Weights *weights, const 
 float *plan_output_gradient(Plan *plan);
 /* A flat gradient array for steps that go straight on (graph_params_length). */
 float *plan_gradients(Plan *plan);
+/* Room on the device for what comes from the host beside float input: U8 input before forward, or
+ * the targets of a loss (classes, or numbers like the output) between forward and backward. */
+void *plan_staging(Plan *plan);
