@@ -40,7 +40,8 @@ typedef struct KernelSpec {
     int64_t batch;
     bool training; /* false: forward only, BatchNorm uses running statistics, dropout passes */
     bool need_input_gradient[NODE_MAX_INPUTS];
-    bool plain_output; /* the output is seen from outside the graph and must be plain */
+    bool plain_output; /* the output is seen from outside the graph and must be plain; set on the
+                          producer, too, of a skipped Relu whose output is seen */
     const Layout *inputs[NODE_MAX_INPUTS];
 } KernelSpec;
 

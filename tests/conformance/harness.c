@@ -82,6 +82,13 @@ static int host_arrays(Run *run)
     return 0;
 }
 
+/* The output is read as it lies, and so is what a Relu computed with it leaves behind. */
+static bool must_be_plain(const Graph *graph, const Node *node)
+{
+    const Node *last = graph_node(graph, graph_node_count(graph) - 1);
+    return node->output == graph_output(graph) || (last->skip && last->inputs[0] == node->output);
+}
+
 static int compile_node(Run *run, int index, Error *err)
 {
     RunNode *n = &run->nodes[index];
@@ -90,7 +97,7 @@ static int compile_node(Run *run, int index, Error *err)
                        .node = n->node,
                        .batch = run->batch,
                        .training = run->training,
-                       .plain_output = n->node->output == graph_output(run->graph)};
+                       .plain_output = must_be_plain(run->graph, n->node)};
     for (int i = 0; i < n->node->n_inputs; i++) {
         spec.inputs[i] = run->layouts[n->node->inputs[i]];
         spec.need_input_gradient[i] = run->training;
