@@ -29,12 +29,12 @@ typedef struct Hand {
 
 static Hand draw_hand(Counter *c)
 {
-    float height = counter_between(c, 15.5F, 21.0F);
-    float width = height * counter_between(c, 0.48F, 0.80F);
+    float height = counter_between(c, 17.0F, 21.0F);
+    float width = height * counter_between(c, 0.52F, 0.80F);
     float slant = 0.30F * counter_bell(c) - 0.06F;
-    float turn = 0.14F * counter_bell(c); /* tangent of half the angle */
+    float turn = 0.10F * counter_bell(c); /* tangent of half the angle */
     float cosine = (1 - turn * turn) / (1 + turn * turn), sine = 2 * turn / (1 + turn * turn);
-    Hand h = {.radius = counter_between(c, 0.75F, 1.75F), .wobble = 0.055F};
+    Hand h = {.radius = counter_between(c, 1.0F, 1.9F), .wobble = 0.05F};
     float cx, cy;
 
     /* slant, then turn: (x, y) → (w·x − s·h·y, h·y) → rotated */
@@ -45,8 +45,8 @@ static Hand draw_hand(Counter *c)
     /* the middle of the box goes to the middle of the picture, and a bit aside */
     cx = 0.5F * (h.xx + h.xy);
     cy = 0.5F * (h.yx + h.yy);
-    h.x0 = (SIDE - 1) * 0.5F - cx + 3.2F * counter_bell(c);
-    h.y0 = (SIDE - 1) * 0.5F - cy + 3.2F * counter_bell(c);
+    h.x0 = (SIDE - 1) * 0.5F - cx + 2.0F * counter_bell(c);
+    h.y0 = (SIDE - 1) * 0.5F - cy + 2.0F * counter_bell(c);
     return h;
 }
 
@@ -144,7 +144,7 @@ static void draw_stroke(float *ink, const GlyphStroke *stroke, const Hand *hand,
 /* Ink and paper as bytes: an ink of its own darkness, grain on it, and specks here and there. */
 static void develop(const float *ink, uint8_t *x, Counter *c)
 {
-    float dark = counter_between(c, 170, 256);
+    float dark = counter_between(c, 200, 256);
     float grain = counter_between(c, 0, 0.25F);
     uint64_t bits = 0;
 
