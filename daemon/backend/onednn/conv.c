@@ -8,8 +8,7 @@ typedef struct ConvKernel {
     Layout *src, *plain_weights, *bias; /* bias NULL without one */
     Primitive forward, backward_data, backward_weights, relu_backward;
     Reorder source, weights, weights_for_data, input_gradient, weight_gradient;
-    bool masks; /* the gradient by the Relu here, else the pool behind it does */
-    size_t masked_gradient;
+    size_t masked_gradient; /* by the Relu */
 } ConvKernel;
 
 /* ---- compile -------------------------------------------------------------------------------- */
@@ -64,7 +63,7 @@ static int compile_forward(ConvKernel *conv, Device *device, const KernelSpec *s
     _cleanup_context_ PrimitiveContext context = {0};
     _cleanup_layout_ Layout *weights = NULL;
     Kernel *kernel = &conv->base;
-    bool plain = kernel_must_be_plain(spec);
+    bool plain = spec->plain_output;
     int r =
         primitive_context_init(&context, device, kernel_propagation(spec), spec->node->fused_relu);
     if (r == 0)
@@ -145,8 +144,7 @@ static int compile_backward(ConvKernel *conv, Device *device, const KernelSpec *
         r = compile_backward_data(conv, device, spec, &context);
     if (r == 0)
         r = compile_backward_weights(conv, device, &context);
-    conv->masks = spec->node->fused_relu && !kernel_pool_after_relu(spec->graph, spec->node);
-    if (r == 0 && conv->masks) {
+    if (r == 0 && spec->node->fused_relu) {
         conv->masked_gradient = kernel_scratch(kernel, kernel->output->bytes);
         r = kernel_relu_backward(kernel, &conv->relu_backward, device, kernel->output);
     }
@@ -168,7 +166,7 @@ static int conv_compile(Device *device, const KernelSpec *spec, Kernel *kernel, 
     if (r == 0 && spec->training)
         r = compile_backward(conv, device, spec, forward);
     info->backward_reads_input = true;
-    info->backward_reads_output = conv->masks;
+    info->backward_reads_output = spec->node->fused_relu;
     return r;
 }
 
@@ -224,7 +222,7 @@ static int conv_backward(Device *device, Kernel *kernel, const KernelArgs *args)
     ConvKernel *conv = (ConvKernel *)kernel;
     const void *gradient = args->output_gradient;
     int r = 0;
-    if (conv->masks) {
+    if (kernel->node.fused_relu) {
         gradient = (char *)args->scratch + conv->masked_gradient;
         r = kernel_run(kernel, &conv->relu_backward, device, args,
                        (const void *[]){args->output, args->output_gradient, gradient});

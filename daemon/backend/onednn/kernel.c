@@ -57,34 +57,3 @@ int kernel_relu_backward(Kernel *kernel, Primitive *primitive, const Device *dev
         r = kernel_primitive(kernel, primitive, device, backward, names, RELU_BACKWARD_ARGS);
     return r;
 }
-
-static const Node *only_consumer(const Graph *graph, ValueId value)
-{
-    if (graph_value_consumers(graph, value) != 1 || graph_output(graph) == value)
-        return NULL;
-    for (int i = 0; i < graph_node_count(graph); i++) {
-        const Node *node = graph_node(graph, i);
-        for (int j = 0; j < node->n_inputs; j++)
-            if (node->inputs[j] == value)
-                return node;
-    }
-    return NULL;
-}
-
-const Node *kernel_fused_relu(const Graph *graph, const Node *producer)
-{
-    return producer->fused_relu ? only_consumer(graph, producer->output) : NULL;
-}
-
-const Node *kernel_pool_after_relu(const Graph *graph, const Node *producer)
-{
-    const Node *relu = kernel_fused_relu(graph, producer);
-    const Node *next = relu ? only_consumer(graph, relu->output) : NULL;
-    return next && next->kind == OP_MAXPOOL2D ? next : NULL;
-}
-
-bool kernel_must_be_plain(const KernelSpec *spec)
-{
-    const Node *relu = kernel_fused_relu(spec->graph, spec->node);
-    return spec->plain_output || (relu && relu->output == graph_output(spec->graph));
-}

@@ -50,12 +50,3 @@ static inline dnnl_prop_kind_t kernel_propagation(const KernelSpec *spec)
 int kernel_relu_backward(Kernel *kernel, Primitive *primitive, const Device *device,
                          const Layout *layout);
 enum { RELU_BACKWARD_DST, RELU_BACKWARD_DIFF_DST, RELU_BACKWARD_DIFF_SRC, RELU_BACKWARD_ARGS };
-
-/* The one node that reads the result of a node with fused_relu, if that node is a MaxPool2d. The
- * pool then masks the gradient by the Relu on its own, four times smaller output, where the largest
- * of a window is 0 exactly if all of it is; the producer need not do it again. NULL otherwise. */
-const Node *kernel_pool_after_relu(const Graph *graph, const Node *producer);
-/* The Relu that `producer` computes. */
-const Node *kernel_fused_relu(const Graph *graph, const Node *producer);
-/* Whether what `producer` computes, with its Relu, is the graph's output or must be plain. */
-bool kernel_must_be_plain(const KernelSpec *spec);

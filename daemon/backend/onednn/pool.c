@@ -7,11 +7,9 @@ typedef struct PoolKernel {
     Window window;
     dnnl_alg_kind_t algorithm;
     Layout *src;
-    Primitive forward, backward, relu_backward;
+    Primitive forward, backward;
     Reorder source, input_gradient;
     bool keeps_workspace;
-    bool masks; /* by the Relu that made its input, see kernel_pool_after_relu */
-    size_t masked_gradient;
 } PoolKernel;
 
 static void set_window(PoolKernel *pool)
@@ -27,17 +25,6 @@ static void set_window(PoolKernel *pool)
     else
         pool->algorithm = attrs->count_include_pad ? dnnl_pooling_avg_include_padding
                                                    : dnnl_pooling_avg_exclude_padding;
-}
-
-/* Whether this is the one reader of a Relu that the Conv2d or Linear before it computes. */
-static bool masks_for_producer(const KernelSpec *spec)
-{
-    for (int i = 0; i < graph_node_count(spec->graph); i++) {
-        const Node *node = graph_node(spec->graph, i);
-        if (node->fused_relu && kernel_pool_after_relu(spec->graph, node) == spec->node)
-            return true;
-    }
-    return false;
 }
 
 static int compile_forward(PoolKernel *pool, Device *device, const KernelSpec *spec,
@@ -82,11 +69,6 @@ static int compile_backward(PoolKernel *pool, Device *device, const KernelSpec *
                              pool->keeps_workspace ? 3 : 2);
     if (r == 0)
         r = reorder_init_out(&pool->input_gradient, device, pool->src, spec->inputs[0], kernel);
-    pool->masks = masks_for_producer(spec);
-    if (r == 0 && pool->masks) {
-        pool->masked_gradient = kernel_scratch(kernel, kernel->output->bytes);
-        r = kernel_relu_backward(kernel, &pool->relu_backward, device, kernel->output);
-    }
     return r;
 }
 
@@ -102,7 +84,6 @@ static int pool_compile(Device *device, const KernelSpec *spec, Kernel *kernel, 
         r = compile_forward(pool, device, spec, info, &forward);
     if (r == 0 && spec->training && spec->need_input_gradient[0])
         r = compile_backward(pool, device, spec, forward);
-    info->backward_reads_output = pool->masks;
     return r;
 }
 
@@ -120,20 +101,12 @@ static int pool_forward(Device *device, Kernel *kernel, const KernelArgs *args)
 static int pool_backward(Device *device, Kernel *kernel, const KernelArgs *args)
 {
     PoolKernel *pool = (PoolKernel *)kernel;
-    const void *gradient = args->output_gradient;
     void *outside = args->input_gradients[0];
-    int r = 0;
     if (!outside)
         return 0;
-    if (pool->masks) {
-        gradient = (char *)args->scratch + pool->masked_gradient;
-        r = kernel_run(kernel, &pool->relu_backward, device, args,
-                       (const void *[]){args->output, args->output_gradient, gradient});
-    }
     void *diff_src = reorder_target(&pool->input_gradient, args, outside);
-    if (r == 0)
-        r = kernel_run(kernel, &pool->backward, device, args,
-                       (const void *[]){gradient, diff_src, args->saved});
+    int r = kernel_run(kernel, &pool->backward, device, args,
+                       (const void *[]){args->output_gradient, diff_src, args->saved});
     if (r == 0)
         r = reorder_out(&pool->input_gradient, device, kernel, args, outside);
     return r;
@@ -144,7 +117,6 @@ static void pool_done(Kernel *kernel)
     PoolKernel *pool = (PoolKernel *)kernel;
     primitive_done(&pool->forward);
     primitive_done(&pool->backward);
-    primitive_done(&pool->relu_backward);
     reorder_done(&pool->source);
     reorder_done(&pool->input_gradient);
     layout_release(pool->src);
