@@ -1,14 +1,11 @@
 #include "job/dealer.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/rng.h"
+#include "job/json.h"
 
 enum { PERMUTATIONS_KEPT = 2 }; /* ranks may stand on both sides of an epoch's end */
 
@@ -232,19 +229,6 @@ void dealer_admit(Dealer *dealer, uint32_t rank, uint64_t step)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static bool add_u64(cJSON *object, const char *name, uint64_t value)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%" PRIu64, value);
-    return cJSON_AddStringToObject(object, name, text);
-}
-
-static uint64_t read_u64(const cJSON *object, const char *name)
-{
-    const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, name);
-    return cJSON_IsString(value) ? strtoull(value->valuestring, NULL, 10) : 0;
-}
-
 /* Numbers stay below 2^53: a batch number is at most JOB_MAX_EPOCHS times JOB_MAX_SAMPLES. */
 static bool add_batches(cJSON *object, const char *name, const Batches *batches)
 {
@@ -276,14 +260,14 @@ static bool add_rank(cJSON *ranks, const Rank *rank)
     if (!cJSON_AddItemToArray(ranks, entry))
         return false;
     return cJSON_AddBoolToObject(entry, "live", rank->live) &&
-           add_u64(entry, "first_step", rank->first_step) && add_u64(entry, "dealt", rank->dealt) &&
-           add_batches(entry, "todo", &rank->todo);
+           json_add_u64(entry, "first_step", rank->first_step) &&
+           json_add_u64(entry, "dealt", rank->dealt) && add_batches(entry, "todo", &rank->todo);
 }
 
 int dealer_save(const Dealer *dealer, char **ret)
 {
     cJSON *json = cJSON_CreateObject();
-    bool whole = json && add_u64(json, "next", dealer->next) &&
+    bool whole = json && json_add_u64(json, "next", dealer->next) &&
                  add_batches(json, "returned", &dealer->returned);
     cJSON *ranks = whole ? cJSON_AddArrayToObject(json, "ranks") : NULL;
     whole = ranks;
@@ -302,8 +286,8 @@ static int read_rank(const cJSON *entry, Rank *rank)
     if (!cJSON_IsObject(entry))
         return -EBADMSG;
     rank->live = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(entry, "live"));
-    rank->first_step = read_u64(entry, "first_step");
-    rank->dealt = read_u64(entry, "dealt");
+    rank->first_step = json_u64(entry, "first_step");
+    rank->dealt = json_u64(entry, "dealt");
     return read_batches(entry, "todo", &rank->todo);
 }
 
@@ -312,7 +296,7 @@ static int read_dealer(const cJSON *json, Dealer *dealer)
     const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(json, "ranks");
     if (!cJSON_IsArray(ranks) || (uint32_t)cJSON_GetArraySize(ranks) != dealer->spec.ranks)
         return -EBADMSG;
-    dealer->next = read_u64(json, "next");
+    dealer->next = json_u64(json, "next");
     int result = read_batches(json, "returned", &dealer->returned);
     uint32_t r = 0;
     const cJSON *entry;

@@ -1,0 +1,112 @@
+/* Trainers that dpsd starts itself, and starts again with a growing pause when they end. */
+#include "job/job_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/random.h>
+
+#define BACKOFF_FIRST_US (200 * USEC_PER_MSEC)
+#define BACKOFF_MAX_US   (10 * USEC_PER_SEC)
+
+static void start(Member *member);
+
+static void on_backoff(void *data)
+{
+    start(data);
+}
+
+static void give_up(Member *member)
+{
+    Job *job = member->job;
+    char why[160];
+    member->managed.given_up = true;
+    snprintf(why, sizeof why, "its trainer ended %u times without a step, last with %s",
+             member->managed.fruitless, member->managed.last_end);
+    member_drop(member, why);
+    if (job->phase == PHASE_LIVE && members_live(job) == 0)
+        job_fail(job, "rank %u: %s; the log has what it said", member->rank, why);
+}
+
+static void start_again_later(Member *member)
+{
+    const JobManagerSpec *spec = manager_spec(member->job->manager);
+    if (member->managed.fruitless > spec->trainer_restarts) {
+        give_up(member);
+        return;
+    }
+    unsigned shift = member->managed.fruitless < 8 ? member->managed.fruitless : 8;
+    uint64_t pause = BACKOFF_FIRST_US << shift;
+    timer_arm(spec->timers, &member->managed.backoff,
+              pause < BACKOFF_MAX_US ? pause : BACKOFF_MAX_US);
+}
+
+static void on_ended(void *data, bool clean, const char *how)
+{
+    Member *member = data;
+    Job *job = member->job;
+    member->managed.running = NULL;
+    snprintf(member->managed.last_end, sizeof member->managed.last_end, "%s", how);
+    if (job->phase != PHASE_LIVE || job->finishing || job_state_is_final(job->state))
+        return;
+    log_job(clean ? LOG_INFO : LOG_WARNING, job->id, (int)member->rank, "trainer ended: %s", how);
+    job_event(job, "trainer", NULL, "rank %u: trainer ended: %s", member->rank, how);
+    member->managed.restarts++;
+    member->managed.fruitless++;
+    job_touch(job);
+    start_again_later(member);
+}
+
+static void make_token(char token[TOKEN_MAX])
+{
+    uint64_t bits[2] = {0};
+    if (getrandom(bits, sizeof bits, 0) != sizeof bits)
+        bits[0] = clock_monotonic_us();
+    snprintf(token, TOKEN_MAX, "%016" PRIx64 "%016" PRIx64, bits[0], bits[1]);
+}
+
+static void start(Member *member)
+{
+    Job *job = member->job;
+    const Launcher *launcher = &manager_spec(job->manager)->launcher;
+    LaunchSpec spec = {.job = job->id,
+                       .rank = member->rank,
+                       .data = job->spec.data,
+                       .token = member->managed.token};
+    Error err = {0};
+    int r = launcher->start(launcher->self, &spec, on_ended, member, &member->managed.running, &err);
+    if (r == 0)
+        return;
+    log_job(LOG_ERR, job->id, (int)member->rank, "cannot start its trainer: %s", err.message);
+    snprintf(member->managed.last_end, sizeof member->managed.last_end, "%.79s", err.message);
+    member->managed.fruitless++;
+    start_again_later(member);
+}
+
+void managed_start_all(Job *job)
+{
+    for (uint32_t r = 0; r < job->spec.trainers; r++)
+        make_token(job->members[r].managed.token);
+    for (uint32_t r = 0; !job->spec.external_trainers && r < job->spec.trainers; r++) {
+        Member *member = &job->members[r];
+        member->managed.backoff = (Timer){.fire = on_backoff, .data = member};
+        if (job->phase == PHASE_LIVE)
+            start(member);
+    }
+}
+
+void managed_stop_all(Job *job)
+{
+    const JobManagerSpec *spec = manager_spec(job->manager);
+    for (uint32_t r = 0; job->members && r < job->spec.trainers; r++) {
+        ManagedTrainer *managed = &job->members[r].managed;
+        timer_cancel(spec->timers, &managed->backoff);
+        if (managed->running)
+            spec->launcher.stop(spec->launcher.self, managed->running);
+        managed->running = NULL;
+    }
+}
+
+void managed_note_step(Member *member)
+{
+    member->managed.fruitless = 0;
+}

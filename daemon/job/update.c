@@ -1,0 +1,115 @@
+/* Changes of settings while a job runs: on disk first, then in force with the next round. */
+#include "job/job_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Update {
+    Job *job;
+    uint64_t round;
+    size_t n;
+    JobUpdated done;
+    void *data;
+    SettingChange changes[];
+} Update;
+
+static void fail(JobUpdated done, void *data, int r, Error *err)
+{
+    done(data, r, err, 0);
+}
+
+static void remember(Job *job, const SettingChange *change)
+{
+    if (change->round <= job->round.number) { /* not begun yet: in force at once */
+        (void)settings_apply(&job->settings, change->key, change->value, NULL);
+        return;
+    }
+    job->pending[job->n_pending++] = *change;
+}
+
+static void on_saved(void *data, int r, const Error *err)
+{
+    Update *update = data;
+    Job *job = update->job;
+    job->unsaved_settings--;
+    if (r == 0)
+        for (size_t i = 0; i < update->n; i++)
+            remember(job, &update->changes[i]);
+    job_touch(job);
+    update->done(update->data, r, err, update->round);
+    free(update);
+    job_advance(job);
+}
+
+static int check(const Job *job, const SettingText *settings, size_t n, Error *err)
+{
+    if (job_state_is_final(job->state) || job->finishing)
+        return error_set(err, -ESTALE, "job %llu is %s; its settings are history",
+                         (unsigned long long)job->id, job_state_name(job->state));
+    if (job->phase != PHASE_LIVE && job->phase != PHASE_IDLE)
+        return error_set(err, -EAGAIN, "job %llu is being loaded; try again in a moment",
+                         (unsigned long long)job->id);
+    if (n == 0)
+        return error_set(err, -EINVAL, "no setting was given");
+    if (job->n_pending + job->unsaved_settings + n > JOB_MAX_PENDING_SETTINGS)
+        return error_set(err, -ENOBUFS,
+                         "%u changes wait for the next round already; try again then",
+                         job->n_pending);
+    JobSettings trial = job->settings;
+    for (size_t i = 0; i < n; i++) {
+        int r = settings_apply(&trial, settings[i].key, settings[i].value, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* The round that the change holds from is fixed before it is saved, and the meeting that leads to
+ * that round waits for the store: thus a recovered job changes at the same place. */
+static int save(Update *update, const char *who)
+{
+    Job *job = update->job;
+    SettingRecord *records = calloc(update->n, sizeof *records);
+    if (!records)
+        return -ENOMEM;
+    for (size_t i = 0; i < update->n; i++)
+        records[i] = (SettingRecord){.job = job->id,
+                                     .round = update->round,
+                                     .unix_ms = clock_unix_ms(),
+                                     .key = update->changes[i].key,
+                                     .value = update->changes[i].value,
+                                     .who = (char *)who};
+    int r = store_settings_add(manager_store(job->manager), records, update->n, on_saved, update);
+    free(records);
+    return r;
+}
+
+void job_update(Job *job, const SettingText *settings, size_t n, const char *who, JobUpdated done,
+                void *data)
+{
+    Error err = {0};
+    int r = check(job, settings, n, &err);
+    if (r < 0) {
+        fail(done, data, r, &err);
+        return;
+    }
+    Update *update = calloc(1, sizeof *update + n * sizeof *update->changes);
+    if (!update) {
+        fail(done, data, error_set(&err, -ENOMEM, "out of memory"), &err);
+        return;
+    }
+    *update = (Update){.job = job, .n = n, .done = done, .data = data};
+    update->round = job->round.number + 1;
+    for (size_t i = 0; i < n; i++) {
+        update->changes[i].round = update->round;
+        snprintf(update->changes[i].key, SETTING_KEY_MAX, "%s", settings[i].key);
+        snprintf(update->changes[i].value, SETTING_VALUE_MAX, "%s", settings[i].value);
+    }
+    job->unsaved_settings++;
+    r = save(update, who);
+    if (r < 0) {
+        job->unsaved_settings--;
+        free(update);
+        fail(done, data, error_set(&err, r, "out of memory"), &err);
+    }
+}
