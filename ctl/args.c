@@ -69,21 +69,6 @@ int args_number(const char *text, uint64_t *ret)
     return 0;
 }
 
-bool args_split_setting(char *text, const char **ret_key, const char **ret_value)
-{
-    char *equals = strchr(text, '=');
-
-    if (!equals || equals == text || !equals[1])
-        return false;
-    for (const char *at = text; at < equals; at++)
-        if (!isalnum((unsigned char)*at) && !strchr("._-", *at))
-            return false;
-    *equals = '\0';
-    *ret_key = text;
-    *ret_value = equals + 1;
-    return true;
-}
-
 static int wrong_value(const ArgOption *option, const char *wanted, const char *text,
                        const CtlOptions *common)
 {

@@ -63,7 +63,3 @@ void args_help(const ArgSpec *spec);
 
 /* A whole number in decimal without sign or blanks, nothing after it. 0, -EINVAL, -ERANGE. */
 int args_number(const char *text, uint64_t *ret);
-
-/* Splits KEY=VALUE in place at the first '='; both must be non-empty, and the key of letters,
- * digits and ._-. False: it is no such thing, and nothing was changed. */
-bool args_split_setting(char *text, const char **ret_key, const char **ret_value);
