@@ -10,12 +10,20 @@ typedef struct NormKernel {
     size_t unwanted_gradient; /* of the input, where nobody needs it */
 } NormKernel;
 
+/* Versions differ in whether the backward wants the shift, which it has no use for. */
+static int backward_arguments(const_dnnl_primitive_desc_t pd)
+{
+    int inputs = 0;
+    dnnl_primitive_desc_query(pd, dnnl_query_num_of_inputs_s32, 0, &inputs);
+    return inputs > 5 ? 9 : 8;
+}
+
 static int compile_backward(NormKernel *norm, Device *device, const KernelSpec *spec,
                             dnnl_primitive_desc_t forward)
 {
-    static const int names[] = {DNNL_ARG_SRC,      DNNL_ARG_MEAN,       DNNL_ARG_VARIANCE,
-                                DNNL_ARG_DIFF_DST, DNNL_ARG_SCALE,      DNNL_ARG_SHIFT,
-                                DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_SCALE, DNNL_ARG_DIFF_SHIFT};
+    static const int names[] = {DNNL_ARG_SRC,        DNNL_ARG_MEAN,       DNNL_ARG_VARIANCE,
+                                DNNL_ARG_DIFF_DST,   DNNL_ARG_SCALE,      DNNL_ARG_DIFF_SRC,
+                                DNNL_ARG_DIFF_SCALE, DNNL_ARG_DIFF_SHIFT, DNNL_ARG_SHIFT};
     _cleanup_context_ PrimitiveContext context = {0};
     _cleanup_pd_ dnnl_primitive_desc_t pd = NULL;
     Kernel *kernel = &norm->base;
@@ -24,7 +32,7 @@ static int compile_backward(NormKernel *norm, Device *device, const KernelSpec *
     if (r == 0)
         r = adapter_batchnorm_backward(&context, kernel->output, spec->node->attrs.norm.eps, &pd);
     if (r == 0)
-        r = kernel_primitive(kernel, &norm->backward, device, pd, names, 9);
+        r = kernel_primitive(kernel, &norm->backward, device, pd, names, backward_arguments(pd));
     if (r < 0)
         return r;
     if (!spec->need_input_gradient[0]) {
@@ -113,8 +121,8 @@ static int norm_backward(Device *device, Kernel *kernel, const KernelArgs *args)
     if (r == 0)
         r = kernel_run(kernel, &norm->backward, device, args,
                        (const void *[]){src, mean, variance, args->output_gradient, args->params[0],
-                                        args->params[1], diff_src, args->param_gradients[0],
-                                        args->param_gradients[1]});
+                                        diff_src, args->param_gradients[0],
+                                        args->param_gradients[1], args->params[1]});
     if (r == 0 && outside)
         r = reorder_out(&norm->input_gradient, device, kernel, args, outside);
     return r;
