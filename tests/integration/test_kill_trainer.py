@@ -124,18 +124,8 @@ def check_all_used_once(used, samples, epochs):
     assert len({e for e, _ in used}) == epochs
 
 
-def model_takes_images(dpsd):
-    """These tests feed (B, 1, 28, 28); the mlp's input may be flat."""
-    job = dpsd.submit(model="mlp", samples=10, trainers=1)
-    dims = list(dpsd.get(job).input_dims)
-    dpsd.ctl("cancel", job)
-    return dims == [1, 28, 28]
-
-
 @pytest.mark.parametrize("deaths", [{}, {1: 0}, {0: 3}, {0: 2, 1: 5}], ids=str)
 def test_leases_of_the_dead_are_dealt_again(dpsd, deaths):
-    if not model_takes_images(dpsd):
-        pytest.skip("mlp takes another input")
     job, used = run_external(dpsd, deaths)
     check_all_used_once(used, samples=200, epochs=2)
     rows = dpsd.ctl("metrics", job)
@@ -146,8 +136,6 @@ def test_leases_of_the_dead_are_dealt_again(dpsd, deaths):
 def test_a_rank_that_never_returns_is_left_behind(daemons):
     """After trainer.rejoin the meeting goes on without it, and its samples go to the others."""
     daemon = daemons(config="[trainer]\nlease = 2\nrejoin = 2\n").start()
-    if not model_takes_images(daemon):
-        pytest.skip("mlp takes another input")
     job = daemon.submit(model="mlp", samples=160, epochs=1, trainers=2, interval=2, batch=16)
     used = []
     dies = Trainer(daemon, job, 1, used, lives=1)
