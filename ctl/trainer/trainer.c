@@ -36,7 +36,7 @@ typedef struct TrainerArgs {
 } TrainerArgs;
 
 static const ArgOption arg_options[] = {
-    {"job", 'j', ARG_STRING, offsetof(TrainerArgs, job), "JOB", "the job's number"},
+    {"job", 0, ARG_STRING, offsetof(TrainerArgs, job), "JOB", "the job's number"},
     {"rank", 'r', ARG_U64, offsetof(TrainerArgs, rank), "R", "which rank to be (any free one)"},
     {"data", 'd', ARG_STRING, offsetof(TrainerArgs, data), "DIR",
      "IDX files or .npz with x and y, or synthetic[:SEED[:COUNT]]"},
@@ -147,7 +147,7 @@ static int try_again(Trainer *t, const LinkResult *result, int64_t began)
         t->trouble_since = now;
     }
     t->busy = busy;
-    if (now - t->trouble_since >= patience)
+    if (!alive && now - t->trouble_since >= patience)
         return give_up(t, result);
     if (!stop_sleep(backoff_next(&t->backoff)))
         return stop_exit_status();
