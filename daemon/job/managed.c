@@ -73,7 +73,8 @@ static void start(Member *member)
                        .data = job->spec.data,
                        .token = member->managed.token};
     Error err = {0};
-    int r = launcher->start(launcher->self, &spec, on_ended, member, &member->managed.running, &err);
+    int r =
+        launcher->start(launcher->self, &spec, on_ended, member, &member->managed.running, &err);
     if (r == 0)
         return;
     log_job(LOG_ERR, job->id, (int)member->rank, "cannot start its trainer: %s", err.message);

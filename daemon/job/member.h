@@ -81,3 +81,7 @@ typedef struct StepAccount {
 void member_step_done(Member *member, const StepAccount *account);
 /* What the trainer is doing, for status: "reading" while its session has nothing for the lane. */
 void member_set_reading(Member *member, bool reading);
+/* Has nothing to do before the next meeting. */
+bool member_waits(Member *member);
+/* There is a step to do, now or after the meeting, as things stand. */
+bool member_has_step(Member *member);

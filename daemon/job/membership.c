@@ -328,6 +328,16 @@ bool member_may_touch(const Member *member)
            !job_cut_is_next(job);
 }
 
+bool member_waits(Member *member)
+{
+    return member_arrived(member);
+}
+
+bool member_has_step(Member *member)
+{
+    return dealer_has_step(member->job->dealer, member->rank, member->step);
+}
+
 bool member_may_step(Member *member)
 {
     return member->job->state == JOB_RUNNING && !member->job->finishing &&
