@@ -12,8 +12,11 @@ typedef struct ServerLimits {
     unsigned connections;    /* at once; further ones are accepted and closed at once */
     unsigned streams;        /* at once on a connection (SETTINGS_MAX_CONCURRENT_STREAMS) */
     size_t message_bytes;    /* of one request message */
+    size_t request_bytes;    /* of all requests that are still coming in, together */
     size_t send_queue_bytes; /* of a stream: call_send says stop above it */
     size_t header_bytes;     /* of a stream's header list */
+    unsigned resets;         /* of streams, by a connection; as many again in 10 s (rapid reset) */
+    unsigned control_frames; /* PING, SETTINGS, PRIORITY, empty DATA; likewise */
     uint64_t handshake_us;   /* from accept to the client's SETTINGS */
     uint64_t message_us;     /* from a message's first byte to its last */
     uint64_t write_stall_us; /* data is waiting and the peer takes none */
@@ -37,7 +40,7 @@ Server *server_free(Server *server);
 /* "unix:PATH" (mode 0660; a stale socket file is replaced, a live one is -EADDRINUSE) or
  * "tcp:HOST:PORT" (port 0: any; server_listener tells which). */
 int server_listen(Server *server, const char *address, Error *err);
-/* Takes over a listening socket from systemd. */
+/* Takes over a listening socket from systemd; closes it in failure. */
 int server_listen_fd(Server *server, int fd, Error *err);
 /* Text of listener number i ("unix:/run/dpsd/dpsd.sock"), or NULL past the last. */
 const char *server_listener(const Server *server, unsigned i);
