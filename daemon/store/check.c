@@ -30,6 +30,8 @@ static int check_table(Db *db, const char *table, Error *err)
         return db_error(db, SQLITE_NOMEM, err);
     if (strcmp(answer, "ok") == 0)
         return 0;
+    if (errno == EIO) /* it could not be read: that says nothing about its contents */
+        return db_error(db, SQLITE_IOERR_READ, err);
     return error_set(err, -EBADMSG,
                      "%s is damaged (table %s: %.200s); move the file away (it is never deleted) "
                      "and put a backup in its place or start with an empty one",

@@ -31,6 +31,7 @@ const char *db_path(const Db *db)
 
 int db_exec(Db *db, const char *sql, Error *err)
 {
+    errno = 0;
     int rc = sqlite3_exec(db->handle, sql, NULL, NULL, NULL);
     return rc == SQLITE_OK ? 0 : db_error(db, rc, err);
 }
@@ -80,6 +81,7 @@ static int create_file(const char *path, const char *state_dir, Error *err)
 
 static int connect_file(Db *db, Error *err)
 {
+    errno = 0;
     int rc =
         sqlite3_open_v2(db->path, &db->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (!db->handle)

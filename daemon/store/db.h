@@ -27,7 +27,10 @@ const char *db_path(const Db *db);
 
 /* Translates what SQLite last answered: SQLITE_FULL is -ENOSPC, SQLITE_READONLY -EROFS,
  * SQLITE_CORRUPT and SQLITE_NOTADB -EBADMSG, SQLITE_NOMEM -ENOMEM, a missing job (foreign key)
- * -ENOENT, other constraints -EEXIST, SQLITE_BUSY -EBUSY, the rest -EIO or what the system said. */
+ * -ENOENT, other constraints -EEXIST, SQLITE_BUSY -EBUSY, the rest -EIO or what the system said.
+ *
+ * The latter is errno, which the caller sets to 0 before it calls SQLite: SQLite itself does not
+ * keep it where a COMMIT fails. */
 int db_error(Db *db, int rc, Error *err);
 
 /* Runs SQL that has no parameters and whose rows nobody reads. */

@@ -63,9 +63,11 @@ static int refine(int rc, int system_code)
 
 int db_error(Db *db, int rc, Error *err)
 {
+    int system_code = errno;
     if (rc == SQLITE_CONSTRAINT_FOREIGNKEY)
         return error_set(err, -ENOENT, "%s has no such job", db_path(db));
-    int system_code = sqlite3_system_errno(db_handle(db));
+    if (system_code == 0)
+        system_code = sqlite3_system_errno(db_handle(db));
     int primary = refine(rc, system_code);
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
         if (meanings[i].rc == primary)

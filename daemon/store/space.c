@@ -30,6 +30,7 @@ static int shrink_file(Db *db, Error *err)
 static int empty_log(Db *db, Error *err)
 {
     sqlite3_busy_timeout(db_handle(db), 0);
+    errno = 0;
     int rc = sqlite3_wal_checkpoint_v2(db_handle(db), NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
     sqlite3_busy_timeout(db_handle(db), DB_BUSY_TIMEOUT_MS);
     return rc == SQLITE_OK || rc == SQLITE_BUSY ? 0 : db_error(db, rc, err);

@@ -6,6 +6,7 @@
 int statement_prepare(Db *db, const char *sql, Statement *statement, Error *err)
 {
     *statement = (Statement){.db = db};
+    errno = 0;
     int rc = sqlite3_prepare_v2(db_handle(db), sql, -1, &statement->handle, NULL);
     return rc == SQLITE_OK ? 0 : db_error(db, rc, err);
 }
@@ -59,6 +60,7 @@ int statement_step(Statement *statement, Error *err)
 {
     if (statement->rc != SQLITE_OK)
         return db_error(statement->db, statement->rc, err);
+    errno = 0;
     int rc = sqlite3_step(statement->handle);
     if (rc == SQLITE_ROW)
         return 1;

@@ -55,7 +55,7 @@ void fixture_stop(Fixture *f)
     run_tasks(f);
 }
 
-int fixture_try_open(Fixture *f, Error *err)
+int fixture_try_open(const Fixture *f, Error *err)
 {
     Store *store = NULL;
     int r = store_open(f->dir, f->loop, &store, err);

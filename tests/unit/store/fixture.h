@@ -29,7 +29,7 @@ void fixture_free(Fixture *f);
 void fixture_start(Fixture *f);
 void fixture_stop(Fixture *f);
 /* What store_open answers; the store is closed again where it succeeds. */
-int fixture_try_open(Fixture *f, Error *err);
+int fixture_try_open(const Fixture *f, Error *err);
 /* Runs callbacks until none is outstanding. */
 void fixture_drain(Fixture *f);
 
