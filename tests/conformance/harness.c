@@ -227,10 +227,24 @@ Run *run_free(Run *run)
     return NULL;
 }
 
+/* Weights of the usual size, so that values neither grow nor vanish along a chain: multiplied by
+ * the power of two nearest to the bound that they are initialised in, which keeps them on a grid.
+ */
+static void scale_params(Run *run)
+{
+    for (int i = 0; i < graph_param_count(run->graph); i++) {
+        const ParamInfo *p = graph_param(run->graph, i);
+        float scale = p->init == INIT_UNIFORM ? exp2f(rintf(log2f(p->bound))) : 1;
+        for (int64_t j = 0; j < p->elements; j++)
+            run->params.data[p->offset + (size_t)j] *= scale;
+    }
+}
+
 void run_fill(Run *run, uint64_t seed)
 {
     fill_grid(run->input.data, run->input.n, seed, 0);
     fill_grid(run->params.data, run->params.n, seed, 1);
+    scale_params(run);
     fill_grid(run->buffers.data, run->buffers.n, seed, 2);
     fill_grid(run->output_gradient.data, run->output_gradient.n, seed, 3);
     for (int i = 0; i < graph_buffer_count(run->graph); i++) {
