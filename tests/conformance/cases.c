@@ -89,16 +89,18 @@ const OpCase op_cases[] = {
 };
 const int n_op_cases = sizeof op_cases / sizeof *op_cases;
 
-/* A layer that keeps the shape and may choose a layout: 1×1 Conv2d, or Linear for rows. */
-static ValueId neighbour(Graph *graph, const char *name, ValueId in, int64_t channels, bool rows)
+/* A layer that keeps the shape and may choose a layout: 1×1 Conv2d, or Linear for rows. Without
+ * bias before BatchNorm, which takes it out again: its gradient would be nothing but rounding. */
+static ValueId neighbour(Graph *graph, const char *name, ValueId in, int64_t channels, bool rows,
+                         bool bias)
 {
     ConvAttrs conv = {.out_channels = channels,
                       .kernel = {1, 1},
                       .stride = {1, 1},
                       .dilation = {1, 1},
                       .groups = 1,
-                      .bias = true};
-    return rows ? graph_linear(graph, name, in, channels, true)
+                      .bias = bias};
+    return rows ? graph_linear(graph, name, in, channels, bias)
                 : graph_conv2d(graph, name, in, &conv);
 }
 
@@ -127,7 +129,8 @@ static ValueId add_operator(Graph *graph, const OpCase *c, ValueId in)
         return graph_logsoftmax(graph, "op", in);
     case OP_ADD:
         return graph_add(graph, "op",
-                         c->same_value ? in : neighbour(graph, "branch", in, c->c, c->h == 0), in);
+                         c->same_value ? in : neighbour(graph, "branch", in, c->c, c->h == 0, true),
+                         in);
     case OP_KIND_COUNT:
         break;
     }
@@ -141,13 +144,13 @@ Graph *op_case_graph(const OpCase *c, Surroundings surroundings)
     assert_int_equal(graph_new(&input, &graph), 0);
     ValueId value = 0;
     if (surroundings == BETWEEN)
-        value = neighbour(graph, "before", value, c->c, c->h == 0);
+        value = neighbour(graph, "before", value, c->c, c->h == 0, c->kind != OP_BATCHNORM2D);
     value = add_operator(graph, c, value);
     if (c->relu_after)
         value = graph_relu(graph, "relu", value);
     if (surroundings == BETWEEN && value > 0) {
         const Shape *shape = graph_value_shape(graph, value);
-        value = neighbour(graph, "after", value, shape->dims[1], shape->ndim == 2);
+        value = neighbour(graph, "after", value, shape->dims[1], shape->ndim == 2, true);
     }
     Error err = {0};
     if (graph_finish(graph, value, &err) < 0)
