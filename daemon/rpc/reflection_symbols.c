@@ -10,7 +10,7 @@ static const char *after(const char *symbol, const char *name)
         return NULL;
     if (symbol[length] == '\0')
         return symbol + length;
-    return symbol[length] == '.' ? symbol + length + 1 : NULL;
+    return symbol[length] == '.' && symbol[length + 1] ? symbol + length + 1 : NULL;
 }
 
 static bool any_named(Dps__Reflection__Named *const *named, size_t n, const char *symbol)
