@@ -98,7 +98,7 @@ static int place_activations(Plan *plan)
 {
     int end = plan->n_nodes + 1;
     _cleanup_free_ ArenaBlock *blocks =
-        calloc((size_t)(plan->n_values + plan->n_nodes), sizeof *blocks);
+        calloc((size_t)plan->n_values + (size_t)plan->n_nodes, sizeof *blocks);
     if (!blocks)
         return -ENOMEM;
     ArenaBlock *saved = blocks + plan->n_values;
