@@ -49,6 +49,11 @@ int db_number(Db *db, const char *sql, int64_t *ret, Error *err)
     return 0;
 }
 
+int db_settle(Db *db, Error *err)
+{
+    return sqlite3_get_autocommit(db->handle) ? 0 : db_exec(db, "ROLLBACK", err);
+}
+
 int db_transaction(Db *db, int (*body)(Db *db, void *data, Error *err), void *data, Error *err)
 {
     int r = db_exec(db, "BEGIN IMMEDIATE", err);
@@ -58,8 +63,8 @@ int db_transaction(Db *db, int (*body)(Db *db, void *data, Error *err), void *da
     if (r >= 0)
         r = db_exec(db, "COMMIT", err);
     /* SQLite has rolled back by itself after some errors, a full disk among them. */
-    if (r < 0 && !sqlite3_get_autocommit(db->handle))
-        sqlite3_exec(db->handle, "ROLLBACK", NULL, NULL, NULL);
+    if (r < 0)
+        db_settle(db, NULL);
     return r;
 }
 

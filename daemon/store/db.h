@@ -38,5 +38,9 @@ int db_exec(Db *db, const char *sql, Error *err);
 /* Runs SQL that answers with one number. */
 int db_number(Db *db, const char *sql, int64_t *ret, Error *err);
 
+/* Rolls back a transaction whose own rollback failed, for lack of memory say; the first thing that
+ * a request does, so that nobody sees what was not committed. */
+int db_settle(Db *db, Error *err);
+
 /* Runs body between BEGIN and COMMIT; where either fails everything is rolled back. */
 int db_transaction(Db *db, int (*body)(Db *db, void *data, Error *err), void *data, Error *err);

@@ -67,8 +67,11 @@ static void work(Task *task)
     Request *request = (Request *)task;
     Db *db = request->store->db;
     const RequestKind *kind = request->kind;
-    int r = kind->transaction ? db_transaction(db, run_in_transaction, request, &request->err)
-                              : kind->run(request, db, &request->err);
+    int r = db_settle(db, &request->err);
+    if (r >= 0 && kind->transaction)
+        r = db_transaction(db, run_in_transaction, request, &request->err);
+    else if (r >= 0)
+        r = kind->run(request, db, &request->err);
     request->result = r < 0 ? r : 0;
     if (r >= 0)
         return;
