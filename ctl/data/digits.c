@@ -14,6 +14,7 @@
 enum {
     SIDE = 28,
     PIECES = 4, /* straight pieces between two points of a curve */
+    FAR = 1000, /* squared distance that no pen reaches */
 };
 
 typedef struct DigitSet {
@@ -67,15 +68,9 @@ static inline float most(float a, float b)
 }
 
 /* How much ink the pen leaves at distance² from its middle: a disc with an edge one pixel wide. */
-static float coverage(float distance2, float radius)
+static inline float coverage(float distance2, float radius)
 {
-    float outer = radius + 0.5F, inner = radius - 0.5F;
-
-    if (distance2 >= outer * outer)
-        return 0;
-    if (inner > 0 && distance2 <= inner * inner)
-        return 1;
-    return least(1, outer - sqrtf(distance2));
+    return most(0, least(1, radius + 0.5F - sqrtf(distance2)));
 }
 
 static int clamp_side(float v)
@@ -83,24 +78,26 @@ static int clamp_side(float v)
     return v < 0 ? 0 : v > SIDE - 1 ? SIDE - 1 : (int)v;
 }
 
-/* ink (28,28) = max(ink, the pen's stroke from a to b). */
-static void draw_line(float *ink, GlyphPoint a, GlyphPoint b, float radius)
+/* near (28,28) = min(near, squared distance to the line from a to b), where the pen may reach. No
+ * branches within, so that compilers use vectors. */
+static void draw_line(float *near, GlyphPoint a, GlyphPoint b, float radius)
 {
     float dx = b.x - a.x, dy = b.y - a.y, length2 = dx * dx + dy * dy, reach = radius + 0.5F;
     float inverse = length2 > 1e-6F ? 1 / length2 : 0;
     int x0 = clamp_side(least(a.x, b.x) - reach), x1 = clamp_side(most(a.x, b.x) + reach + 1);
     int y0 = clamp_side(least(a.y, b.y) - reach), y1 = clamp_side(most(a.y, b.y) + reach + 1);
 
-    for (int y = y0; y <= y1; y++)
+    for (int y = y0; y <= y1; y++) {
+        float py = (float)y - a.y, *row = near + y * SIDE;
+
         for (int x = x0; x <= x1; x++) {
-            float px = (float)x - a.x, py = (float)y - a.y;
+            float px = (float)x - a.x;
             float t = most(0, least(1, (px * dx + py * dy) * inverse));
             float ex = px - t * dx, ey = py - t * dy;
-            float c = coverage(ex * ex + ey * ey, radius);
 
-            if (c > ink[y * SIDE + x])
-                ink[y * SIDE + x] = c;
+            row[x] = least(row[x], ex * ex + ey * ey);
         }
+    }
 }
 
 /* A point of the Catmull-Rom curve from b to c; a and d are their neighbours. */
@@ -114,7 +111,7 @@ static GlyphPoint curve(GlyphPoint a, GlyphPoint b, GlyphPoint c, GlyphPoint d, 
                         wa * a.y + wb * b.y + wc * c.y + wd * d.y};
 }
 
-static void draw_stroke(float *ink, const GlyphStroke *stroke, const Hand *hand, Counter *c)
+static void draw_stroke(float *near, const GlyphStroke *stroke, const Hand *hand, Counter *c)
 {
     GlyphPoint p[GLYPH_MAX_POINTS + 2]; /* with the ends doubled */
     int n = stroke->points;
@@ -134,15 +131,15 @@ static void draw_stroke(float *ink, const GlyphStroke *stroke, const Hand *hand,
         for (int k = 1; stroke->curved && k < PIECES; k++) {
             GlyphPoint to = curve(p[i - 1], p[i], p[i + 1], p[i + 2], (float)k / PIECES);
 
-            draw_line(ink, from, to, hand->radius);
+            draw_line(near, from, to, hand->radius);
             from = to;
         }
-        draw_line(ink, from, p[i + 1], hand->radius);
+        draw_line(near, from, p[i + 1], hand->radius);
     }
 }
 
 /* Ink and paper as bytes: an ink of its own darkness, grain on it, and specks here and there. */
-static void develop(const float *ink, uint8_t *x, Counter *c)
+static void develop(const float *near, float radius, uint8_t *x, Counter *c)
 {
     float dark = counter_between(c, 200, 256);
     float grain = counter_between(c, 0, 0.25F);
@@ -153,7 +150,8 @@ static void develop(const float *ink, uint8_t *x, Counter *c)
 
         if (i % 8 == 0)
             bits = counter_next(c);
-        value = ink[i] * dark * (1 - grain * (float)(bits & 0xff) * (1.0F / 256));
+        value =
+            coverage(near[i], radius) * dark * (1 - grain * (float)(bits & 0xff) * (1.0F / 256));
         bits >>= 8;
         x[i] = (uint8_t)(value < 255 ? value : 255);
     }
@@ -169,16 +167,18 @@ static void digits_read(const void *state, uint64_t index, void *x, int64_t *cla
 {
     const DigitSet *set = state;
     Counter c = {.key = counter_mix(set->key + index * 0xd1342543de82ef95U)};
-    float ink[SIDE * SIDE] = {0};
+    float near[SIDE * SIDE];
     uint64_t choice = counter_next(&c);
     unsigned digit = (unsigned)(choice % 10);
     const Glyph *glyph = &glyphs[digit][choice >> 32 & (GLYPH_VARIANTS - 1)];
     Hand hand = draw_hand(&c);
 
     (void)target;
+    for (int i = 0; i < SIDE * SIDE; i++)
+        near[i] = FAR;
     for (int i = 0; i < GLYPH_MAX_STROKES; i++)
-        draw_stroke(ink, &glyph->stroke[i], &hand, &c);
-    develop(ink, x, &c);
+        draw_stroke(near, &glyph->stroke[i], &hand, &c);
+    develop(near, hand.radius, x, &c);
     if (class_index)
         *class_index = digit;
 }

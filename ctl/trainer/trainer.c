@@ -50,7 +50,7 @@ static const ArgOption arg_options[] = {
 const ArgSpec trainer_args = {
     .verb = "trainer",
     .positional = "",
-    .summary = "feed one rank of a job with batches",
+    .summary = "Feed one rank of a job with batches",
     .details = "Runs until the job is done. When the daemon goes away it comes back by itself and "
                "goes on\nwhere the job stands. SIGTERM and SIGINT leave the job; the rank's "
                "remaining work goes to\nthe other trainers.",
