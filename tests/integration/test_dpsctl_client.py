@@ -36,7 +36,7 @@ def digits(tmp_path):
     """digits(train, test) makes a directory of IDX files."""
     def make(train, test):
         (tmp_path / "set").mkdir()
-        return digits(train=train, test=test)
+        return harness.digits(tmp_path / "set", train=train, test=test)
     return make
 
 
