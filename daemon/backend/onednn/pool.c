@@ -44,7 +44,7 @@ static int compile_forward(PoolKernel *pool, Device *device, const KernelSpec *s
         r = layout_of_argument(*ret, DNNL_ARG_DST, &kernel->output);
     if (r == 0)
         r = layout_of_argument(*ret, DNNL_ARG_WORKSPACE, &workspace);
-    if (r < 0)
+    if (r != 0)
         return r;
     pool->keeps_workspace = workspace->bytes > 0;
     info->saved_bytes = workspace->bytes;
