@@ -77,7 +77,7 @@ void fixture_fill(Fixture *fixture, int number)
         int64_t class = (i + number) % FIXTURE_CLASSES;
         fixture->y[i] = class;
         for (int p = 0; p < FIXTURE_WIDTH; p++) {
-            float noise = rng_to_unit(rng_word(&key, (uint64_t)(i * FIXTURE_WIDTH + p)));
+            float noise = rng_to_unit(rng_word(&key, (uint64_t)i * FIXTURE_WIDTH + (uint64_t)p));
             bool bright = p / (FIXTURE_WIDTH / FIXTURE_CLASSES) == class;
             fixture->x[i * FIXTURE_WIDTH + p] = 0.5F * noise + (bright ? 1.0F : 0.0F);
         }
