@@ -91,11 +91,10 @@ static void host_done(LaneTask *task)
         job_advance(job);
 }
 
-static EngineSpec engine_spec_of(const Job *job, const Backend *backend, const Lane *lane)
+int job_engine_spec(const Job *job, const Lane *lane, EngineSpec *ret, Error *err)
 {
     const ModelDefaults *defaults = &job->plan.model->defaults;
     EngineSpec spec = {.graph = job->plan.graph,
-                       .backend = backend,
                        .device_index = lane_index(lane),
                        .threads = (int)job->spec.threads,
                        .loss = job->plan.loss,
@@ -103,18 +102,21 @@ static EngineSpec engine_spec_of(const Job *job, const Backend *backend, const L
                        .seed = job->spec.seed,
                        .scale = defaults->scale,
                        .channels = defaults->channels};
+    int r = backend_find(job->spec.backend, &spec.backend, err);
+    if (r < 0)
+        return r;
     memcpy(spec.mean, defaults->mean, sizeof spec.mean);
     memcpy(spec.deviation, defaults->deviation, sizeof spec.deviation);
-    return spec;
+    *ret = spec;
+    return 0;
 }
 
-static HostTask *host_task_for(Job *job, Lane *lane, const Backend *backend, bool cuts)
+static HostTask *host_task_for(Job *job, Lane *lane, bool cuts)
 {
     HostTask *host = calloc(1, sizeof *host + job->spec.trainers * sizeof host->items[0]);
     if (!host)
         return NULL;
     host->lane = lane;
-    host->spec = engine_spec_of(job, backend, lane);
     host->restore = cuts;
     host->lane_task.work = host_work;
     host->lane_task.done = host_done;
@@ -139,19 +141,16 @@ void job_host(Job *job, bool cuts, JobHosted done)
 {
     unsigned n_lanes;
     Lane *const *lanes = manager_lanes(job->manager, &n_lanes);
-    const Backend *backend;
-    Error err = {0};
-    int r = backend_find(job->spec.backend, &backend, &err);
-    if (r < 0) {
-        done(job, r, &err);
-        return;
-    }
     place_members(job);
     job->phase = PHASE_HOSTING;
     for (unsigned i = 0; i < n_lanes; i++) {
-        HostTask *host = host_task_for(job, lanes[i], backend, cuts);
-        if (!host) {
-            job_fail(job, "out of memory");
+        HostTask *host = host_task_for(job, lanes[i], cuts);
+        Error err = {0};
+        int r = host ? job_engine_spec(job, lanes[i], &host->spec, &err)
+                     : error_set(&err, -ENOMEM, "out of memory");
+        if (r < 0) {
+            free(host);
+            job_fail(job, "cannot host its replicas: %s", err.message);
             return;
         }
         if (host->n == 0) {

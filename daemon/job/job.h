@@ -40,7 +40,9 @@ typedef struct JobStatus {
 uint64_t job_id(const Job *job);
 JobState job_state(const Job *job);
 const JobSpec *job_spec(const Job *job);
-const JobPlan *job_plan(const Job *job);
+const JobPlan *job_plan(const Job *job); /* NULL before job_prepare, where it was not loaded */
+/* Builds the model of a job that was not loaded since dpsd began. -EINVAL, -ENOMEM */
+int job_prepare(Job *job, Error *err);
 void job_status(Job *job, JobStatus *ret);
 uint32_t job_member_count(const Job *job); /* 0 while the job is not loaded */
 void job_member_status(Job *job, uint32_t rank, MemberStatus *ret);

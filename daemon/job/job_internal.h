@@ -181,8 +181,6 @@ void job_event(Job *job, const char *kind, const char *who, const char *format, 
 uint64_t job_step(const Job *job);
 uint64_t job_epoch(const Job *job);
 int job_restore_result(Job *job, const char *json);
-/* Builds the model, where that was not done yet. */
-int job_ensure_plan(Job *job, Error *err);
 /* Answers a job_restore that is under way. */
 void job_load_answer(Job *job, int r, const char *sentence);
 /* Ends a loaded job in FAILED. */
@@ -197,6 +195,8 @@ void job_load(Job *job, uint64_t checkpoint);
 
 /* hosting.c */
 void job_post(Job *job, Lane *lane, LaneTask *task);
+/* What an engine of this job on that lane is made from. */
+int job_engine_spec(const Job *job, const Lane *lane, EngineSpec *ret, Error *err);
 typedef void (*JobHosted)(Job *job, int r, const Error *err);
 /* Makes engines and replicas; with `cuts` each member's cut is restored into its replica. */
 void job_host(Job *job, bool cuts, JobHosted done);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-int job_ensure_plan(Job *job, Error *err)
+int job_prepare(Job *job, Error *err)
 {
     if (job->planned)
         return 0;
@@ -44,7 +44,7 @@ static int prepare(Job *job, Error *err)
 {
     unsigned n_lanes;
     manager_lanes(job->manager, &n_lanes);
-    int r = job_ensure_plan(job, err);
+    int r = job_prepare(job, err);
     if (r < 0)
         return r;
     job->n_pending = 0;

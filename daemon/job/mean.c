@@ -190,7 +190,7 @@ static void on_loaded(void *data, int r, const Error *err, const CheckpointRecor
 
 static int load(Job *job, uint64_t checkpoint, MeanWaiter *waiter, Error *err)
 {
-    int r = job_ensure_plan(job, err);
+    int r = job_prepare(job, err);
     if (r < 0)
         return r;
     MeanLoad *message = calloc(1, sizeof *message);

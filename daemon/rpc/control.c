@@ -4,7 +4,9 @@
 #include "dps.pb-c.h"
 
 #define METHOD(name, message, client, server, handler)                                             \
-    {"/dps.v1.Control/" name, &dps__v1__##message##__descriptor, client, server, handler}
+    {                                                                                              \
+        "/dps.v1.Control/" name, &dps__v1__##message##__descriptor, client, server, handler        \
+    }
 
 static const Method methods[] = {
     METHOD("Submit", job_spec, false, false, control_submit),

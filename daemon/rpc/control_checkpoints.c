@@ -5,7 +5,9 @@
 
 #include "dps.pb-c.h"
 
-enum { LIST_MAX = 2000 }; /* more than JOB_MAX_CHECKPOINT_KEEP and what may be corrupt beside them */
+enum {
+    LIST_MAX = 2000
+}; /* more than JOB_MAX_CHECKPOINT_KEEP and what may be corrupt beside them */
 
 static void pack_checkpoint(const CheckpointRecord *record, Dps__V1__CheckpointInfo *info)
 {
@@ -36,7 +38,8 @@ void control_checkpoint(Call *call, const ProtobufCMessage *message, void *serve
         job_checkpoint(job, on_checkpointed, pending);
 }
 
-static void on_listed(void *data, int r, const Error *err, const CheckpointRecord *records, size_t n)
+static void on_listed(void *data, int r, const Error *err, const CheckpointRecord *records,
+                      size_t n)
 {
     Dps__V1__CheckpointList list = DPS__V1__CHECKPOINT_LIST__INIT;
     Error problem;

@@ -54,7 +54,8 @@ void control_get(Call *call, const ProtobufCMessage *message, void *server)
     packed_status_free(packed);
 }
 
-/* ---- list ---------------------------------------------------------------------------------------- */
+/* ---- list
+ * ---------------------------------------------------------------------------------------- */
 
 static void reply_list(Call *call, PackedStatus *const *packed, size_t n, bool more)
 {
@@ -88,7 +89,8 @@ void control_list(Call *call, const ProtobufCMessage *message, void *server)
         packed_status_free(packed[--n]);
 }
 
-/* ---- states --------------------------------------------------------------------------------------- */
+/* ---- states
+ * --------------------------------------------------------------------------------------- */
 
 static void on_changed(void *data, int r, const Error *err)
 {
@@ -134,7 +136,8 @@ void control_restore(Call *call, const ProtobufCMessage *message, void *server)
     job_restore(job, request->checkpoint, call_peer(call), on_changed, pending);
 }
 
-/* ---- settings --------------------------------------------------------------------------------------- */
+/* ---- settings
+ * --------------------------------------------------------------------------------------- */
 
 static void on_updated(void *data, int r, const Error *err, uint64_t round)
 {
@@ -157,8 +160,7 @@ void control_update(Call *call, const ProtobufCMessage *message, void *server)
         return;
     }
     for (size_t i = 0; i < request->n_settings; i++)
-        settings[i] =
-            (SettingText){request->settings[i]->key, request->settings[i]->value};
+        settings[i] = (SettingText){request->settings[i]->key, request->settings[i]->value};
     Pending *pending = pending_new(call, server, sizeof *pending);
     if (pending)
         job_update(job, settings, request->n_settings, call_peer(call), on_updated, pending);

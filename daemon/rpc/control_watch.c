@@ -9,7 +9,8 @@
 
 enum { INTERVAL_DEFAULT_MS = 500, INTERVAL_MIN_MS = 50, INTERVAL_MAX_MS = 60000 };
 
-/* With nothing new a status is sent all the same now and then, so that waiting times are seen to grow. */
+/* With nothing new a status is sent all the same now and then, so that waiting times are seen to
+ * grow. */
 #define QUIET_US (5 * USEC_PER_SEC)
 
 typedef struct Watch {

@@ -1,5 +1,5 @@
-/* A call whose answer comes later: remembers whether the client is still there to get it. Embedded first
- * in the struct of its kind. Loop thread only. */
+/* A call whose answer comes later: remembers whether the client is still there to get it. Embedded
+ * first in the struct of its kind. Loop thread only. */
 #pragma once
 
 #include "rpc/services.h"

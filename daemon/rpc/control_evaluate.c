@@ -1,0 +1,139 @@
+/* Evaluate: batches come in one at a time, each after the one before is through the model. */
+#include "rpc/control_internal.h"
+
+#include <stdlib.h>
+
+#include "dps.pb-c.h"
+#include "job/evaluator.h"
+#include "rpc/batch.h"
+
+typedef struct Evaluate {
+    Pending pending; /* first; call is NULL once the client has given up */
+    Job *job;        /* known from the first message on */
+    Evaluator *evaluator;
+    OwnedBatch batch; /* of the message at hand */
+    bool has_batch;
+    bool half_closed, working;
+} Evaluate;
+
+static void end(Evaluate *evaluate)
+{
+    evaluator_free(evaluate->evaluator);
+    if (evaluate->has_batch)
+        evaluate->batch.release(evaluate->batch.owner);
+    free(evaluate);
+}
+
+static void fail(Evaluate *evaluate, int r, const Error *err)
+{
+    call_fail_error(evaluate->pending.call, r, err);
+    end(evaluate);
+}
+
+static void reply(Evaluate *evaluate)
+{
+    const Evaluation *total = evaluator_total(evaluate->evaluator);
+    Dps__V1__EvaluateReply message = DPS__V1__EVALUATE_REPLY__INIT;
+    double samples = total->samples ? (double)total->samples : 1;
+    message.accuracy = (double)total->correct / samples;
+    message.loss = total->loss_sum / samples;
+    message.samples = (uint64_t)total->samples;
+    call_reply(evaluate->pending.call, &message.base);
+    end(evaluate);
+}
+
+static void on_run(void *data, int r, const Error *err)
+{
+    Evaluate *evaluate = data;
+    evaluate->working = false;
+    if (r < 0)
+        fail(evaluate, r, err);
+    else if (evaluate->half_closed)
+        reply(evaluate);
+    else
+        call_resume(evaluate->pending.call);
+}
+
+static void run(Evaluate *evaluate)
+{
+    evaluate->has_batch = false; /* the evaluator's now */
+    evaluator_run(evaluate->evaluator, &evaluate->batch.batch, evaluate->batch.owner,
+                  evaluate->batch.release, on_run, evaluate);
+}
+
+static void on_ready(void *data, int r, const Error *err)
+{
+    if (r < 0)
+        fail(data, r, err);
+    else
+        run(data);
+}
+
+/* The first message names the job. */
+static bool begin(Evaluate *evaluate, uint64_t id)
+{
+    Error err = {0};
+    evaluate->job = call_find_job(evaluate->pending.call, evaluate->pending.services, id);
+    if (!evaluate->job) {
+        end(evaluate);
+        return false;
+    }
+    int r = job_prepare(evaluate->job, &err);
+    if (r < 0)
+        fail(evaluate, r, &err);
+    return r == 0;
+}
+
+static void on_message(Call *call, const ProtobufCMessage *message, void *data)
+{
+    Evaluate *evaluate = data;
+    const Dps__V1__EvaluateRequest *request = (const Dps__V1__EvaluateRequest *)message;
+    Error err = {0};
+    if (!evaluate->job && !begin(evaluate, request->job))
+        return;
+    int r = batch_from_tensors(job_plan(evaluate->job), call_steal_message(call), request->x,
+                               request->y, &evaluate->batch, &err);
+    if (r < 0) {
+        fail(evaluate, r, &err);
+        return;
+    }
+    evaluate->has_batch = evaluate->working = true;
+    if (evaluate->evaluator) {
+        run(evaluate);
+        return;
+    }
+    r = evaluator_new(evaluate->job, on_ready, evaluate, &evaluate->evaluator);
+    if (r < 0)
+        fail(evaluate, r, (error_set(&err, r, "dpsd is out of memory"), &err));
+}
+
+static void on_half_close(Call *call, void *data)
+{
+    Evaluate *evaluate = data;
+    evaluate->half_closed = true;
+    if (evaluate->working)
+        return;
+    if (evaluate->evaluator) {
+        reply(evaluate);
+        return;
+    }
+    call_fail(call, GRPC_INVALID_ARGUMENT, "no batch was sent; the first message names the job");
+    end(evaluate);
+}
+
+static void on_cancel(void *data)
+{
+    Evaluate *evaluate = data;
+    evaluate->pending.call = NULL;
+    end(evaluate);
+}
+
+void control_evaluate(Call *call, const ProtobufCMessage *message, void *server)
+{
+    static const CallEvents events = {
+        .on_message = on_message, .on_half_close = on_half_close, .on_cancel = on_cancel};
+    (void)message;
+    Evaluate *evaluate = pending_new(call, server, sizeof *evaluate);
+    if (evaluate)
+        call_set_events(call, &events, evaluate);
+}
