@@ -148,7 +148,8 @@ static void send_done(Stream *stream, const char *reason)
     call_finish(stream->call);
 }
 
-/* Where the job itself goes on ("stopping", "restored") the trainer is to come back: UNAVAILABLE. */
+/* Where the job itself goes on ("stopping", "restored") the trainer is to come back: UNAVAILABLE.
+ */
 static void on_session_end(void *data, const char *reason)
 {
     Stream *stream = data;

@@ -1,0 +1,21 @@
+/* Managed trainers as child processes: `dpsctl trainer` with the job's data. Loop thread only.
+ *
+ * A child asks the kernel to be ended when its parent dies, so that none is left behind by a kill
+ * -9. */
+#pragma once
+
+#include "base/timer.h"
+#include "job/launcher.h"
+
+typedef struct ChildLauncher ChildLauncher;
+
+/* command: the dpsctl to run; address: where it finds this dpsd. -ENOMEM */
+int child_launcher_new(Timers *timers, const char *command, const char *address,
+                       ChildLauncher **ret);
+/* Ends all children and waits for them, a few seconds at most. */
+ChildLauncher *child_launcher_free(ChildLauncher *launcher);
+
+/* What the job layer uses. Valid while the ChildLauncher is. */
+Launcher child_launcher_interface(ChildLauncher *launcher);
+/* To be called on SIGCHLD. */
+void child_launcher_reap(ChildLauncher *launcher);
