@@ -25,8 +25,7 @@ static const ArgOption *option_at(const ArgSpec *spec, size_t index)
     return index < spec->count ? &spec->options[index] : &common_options[index - spec->count];
 }
 
-/* ---- help --------------------------------------------------------------------------------------
- */
+/* ---- help ------------------------------------------------------------------------------------ */
 
 static void print_option(const ArgOption *option)
 {
@@ -49,8 +48,7 @@ void args_help(const ArgSpec *spec)
         print_option(option_at(spec, i));
 }
 
-/* ---- values ------------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 int args_number(const char *text, uint64_t *ret)
 {
@@ -139,8 +137,7 @@ static int store(const ArgOption *option, const char *text, void *value, const C
     return -1;
 }
 
-/* ---- parsing -----------------------------------------------------------------------------------
- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
 static void build_tables(const ArgSpec *spec, struct option *longs, char *letters)
 {

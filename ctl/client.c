@@ -11,8 +11,7 @@
 
 DEFINE_CLEANUP(Client, client_free);
 
-/* ---- the session's callbacks ------------------------------------------------------------------
- */
+/* ---- the session's callbacks ----------------------------------------------------------------- */
 
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
                      size_t name_size, const uint8_t *value, size_t value_size, uint8_t flags,
@@ -106,8 +105,7 @@ static int session_new(Client *client)
     return r == 0 ? 0 : -ENOMEM;
 }
 
-/* ---- bytes -------------------------------------------------------------------------------------
- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* The end of the connection: every open stream hears of it. */
 static void lose(Client *client, const char *why)
@@ -231,8 +229,7 @@ static void on_wait_over(evutil_socket_t fd, short what, void *user)
     (void)user;
 }
 
-/* ---- open and close ----------------------------------------------------------------------------
- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static int events_new(Client *client)
 {
@@ -343,8 +340,7 @@ const char *client_problem(const Client *client)
     return client->connected ? "dpsd is stopping and takes no new calls" : client->problem;
 }
 
-/* ---- running ------------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static int64_t now_us(void)
 {

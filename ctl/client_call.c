@@ -63,15 +63,14 @@ static int send_request(Client *client, const ProtobufCServiceDescriptor *servic
 }
 
 typedef struct Call {
-    ProtobufCMessage *reply; /* of client_call: packed and unpacked again would be a copy */
+    ProtobufCMessage *reply; /* of client_call */
     size_t replies;
     ClientOnReply on_reply;
     void *user;
     bool stopped;
 } Call;
 
-/* ---- one reply ----------------------------------------------------------------------------------
- */
+/* ---- one reply ------------------------------------------------------------------------------- */
 
 /* The message ends with the callback, so the one reply is kept as a copy. Replies are small. */
 static ProtobufCMessage *copy_message(const ProtobufCMessage *message)
@@ -104,7 +103,7 @@ int client_call(Client *client, const ProtobufCServiceDescriptor *service, const
     int r = send_request(client, service, method, request, timeout_ms, &handler, &call, &stream,
                          status);
 
-    if (r < 0)
+    if (r != 0)
         return r;
     r = client_stream_wait(stream, status);
     client_stream_free(stream);
@@ -126,8 +125,7 @@ int client_call(Client *client, const ProtobufCServiceDescriptor *service, const
     return r;
 }
 
-/* ---- a stream of replies ------------------------------------------------------------------------
- */
+/* ---- a stream of replies --------------------------------------------------------------------- */
 
 static void pass_reply(ClientStream *stream, const ProtobufCMessage *message, void *user)
 {
@@ -148,7 +146,7 @@ int client_call_stream(Client *client, const ProtobufCServiceDescriptor *service
     int r = send_request(client, service, method, request, timeout_ms, &handler, &call, &stream,
                          status);
 
-    if (r < 0)
+    if (r != 0)
         return r;
     while (!stream->ended && !call.stopped)
         client_run_once(client, -1);

@@ -87,8 +87,7 @@ struct ClientStream {
 int client_connect(const char *address, int timeout_ms, int *ret_fd, char **ret_authority,
                    char *problem, size_t size);
 
-/* client_stream.c: what the session's callbacks call. */
-ClientStream *client_find_stream(Client *client, int32_t id);
+/* client_receive.c: what the session's callbacks call. */
 void client_stream_on_header(ClientStream *stream, const char *name, size_t name_size,
                              const char *value, size_t value_size);
 void client_stream_on_data(ClientStream *stream, const uint8_t *data, size_t size);
@@ -96,6 +95,17 @@ void client_stream_on_data(ClientStream *stream, const uint8_t *data, size_t siz
 void client_stream_on_finished(ClientStream *stream);
 /* The stream was reset, or nghttp2 closed it; error_code is HTTP/2's. */
 void client_stream_on_closed(ClientStream *stream, uint32_t error_code);
+
+/* client_stream.c */
+ClientStream *client_find_stream(Client *client, int32_t id);
+/* The status is known: resets what is left of the stream at the server and tells the user, who may
+ * free it: it is not to be touched after this. */
+void client_stream_end(ClientStream *stream, bool reset, uint32_t error_code);
+/* The client itself gives the call up. The same holds. */
+void client_stream_fail(ClientStream *stream, GrpcStatus code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* After a callback, before which `busy` was raised: true if the stream was freed in it. */
+bool client_stream_leave(ClientStream *stream);
 /* Gives on_writable where there is room again. */
 void client_streams_continue(Client *client);
 /* Ends all with `lost`. */

@@ -1,10 +1,9 @@
-/* Streams: the request's headers, queues of messages out, frames in, and how a call ends. */
-#include <ctype.h>
+/* Streams: how a call begins, its queue of messages out, and how it ends. What comes in is in
+ * client_receive.c. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "ctl/client_internal.h"
 #include "ctl/text.h"
@@ -41,8 +40,7 @@ ClientStream *client_find_stream(Client *client, int32_t id)
     return NULL;
 }
 
-/* After a callback: true if the stream was freed in it (and is gone now). */
-static bool stream_leave(ClientStream *stream)
+bool client_stream_leave(ClientStream *stream)
 {
     stream->busy--;
     if (!stream->freed || stream->busy > 0)
@@ -51,12 +49,9 @@ static bool stream_leave(ClientStream *stream)
     return true;
 }
 
-/* ---- ends ---------------------------------------------------------------------------------------
- */
+/* ---- ends ------------------------------------------------------------------------------------ */
 
-/* The status is known: resets what is left of the stream at the server and tells the user, who may
- * free it. */
-static void stream_end(ClientStream *stream, bool reset, uint32_t error_code)
+void client_stream_end(ClientStream *stream, bool reset, uint32_t error_code)
 {
     Client *client = stream->client;
 
@@ -73,13 +68,11 @@ static void stream_end(ClientStream *stream, bool reset, uint32_t error_code)
     if (stream->handler->on_end) {
         stream->busy++;
         stream->handler->on_end(stream, &stream->status, stream->user);
-        stream_leave(stream);
+        client_stream_leave(stream);
     }
 }
 
-/* The client itself gives the call up. */
-__attribute__((format(printf, 3, 4))) static void stream_fail(ClientStream *stream, GrpcStatus code,
-                                                              const char *format, ...)
+void client_stream_fail(ClientStream *stream, GrpcStatus code, const char *format, ...)
 {
     va_list arguments;
 
@@ -87,92 +80,7 @@ __attribute__((format(printf, 3, 4))) static void stream_fail(ClientStream *stre
     va_start(arguments, format);
     vsnprintf(stream->status.message, sizeof stream->status.message, format, arguments);
     va_end(arguments);
-    stream_end(stream, true, NGHTTP2_CANCEL);
-}
-
-static GrpcStatus status_of_http(int http_status)
-{
-    switch (http_status) {
-    case 400:
-        return GRPC_INTERNAL;
-    case 401:
-        return GRPC_UNAUTHENTICATED;
-    case 403:
-        return GRPC_PERMISSION_DENIED;
-    case 404:
-        return GRPC_UNIMPLEMENTED;
-    case 429:
-    case 502:
-    case 503:
-    case 504:
-        return GRPC_UNAVAILABLE;
-    default:
-        return GRPC_UNKNOWN;
-    }
-}
-
-static GrpcStatus status_of_reset(uint32_t error_code)
-{
-    switch (error_code) {
-    case NGHTTP2_REFUSED_STREAM:
-        return GRPC_UNAVAILABLE;
-    case NGHTTP2_CANCEL:
-        return GRPC_CANCELLED;
-    case NGHTTP2_ENHANCE_YOUR_CALM:
-        return GRPC_RESOURCE_EXHAUSTED;
-    case NGHTTP2_INADEQUATE_SECURITY:
-        return GRPC_PERMISSION_DENIED;
-    default:
-        return GRPC_INTERNAL;
-    }
-}
-
-/* The server ended without a grpc-status: says what can be said. */
-static void judge_missing_status(ClientStream *stream)
-{
-    ClientStatus *status = &stream->status;
-
-    if (stream->http_status != 0 && stream->http_status != 200) {
-        status->code = status_of_http(stream->http_status);
-        snprintf(status->message, sizeof status->message, "the server answered HTTP %d, not gRPC",
-                 stream->http_status);
-    } else if (stream->http_status == 200 && !stream->is_grpc) {
-        status->code = GRPC_UNKNOWN;
-        snprintf(status->message, sizeof status->message, "the server's answer is not gRPC");
-    } else {
-        status->code = GRPC_INTERNAL;
-        snprintf(status->message, sizeof status->message, "the server ended %s without a status",
-                 stream->method->name);
-    }
-}
-
-void client_stream_on_finished(ClientStream *stream)
-{
-    if (!stream->has_grpc_status)
-        judge_missing_status(stream);
-    else if (stream->status.code == GRPC_OK && grpc_frame_is_partial(&stream->parser)) {
-        stream_fail(stream, GRPC_INTERNAL, "the last message of %s was cut off",
-                    stream->method->name);
-        return;
-    }
-    /* Ended before we were done: what is still queued would only be thrown away. */
-    stream_end(stream, !stream->send_done, NGHTTP2_NO_ERROR);
-}
-
-void client_stream_on_closed(ClientStream *stream, uint32_t error_code)
-{
-    if (stream->has_grpc_status) {
-        stream_end(stream, false, 0);
-        return;
-    }
-    stream->status.code = status_of_reset(error_code);
-    /* Not processed at all: as good as not reached. */
-    stream->status.lost = error_code == NGHTTP2_REFUSED_STREAM;
-    snprintf(stream->status.message, sizeof stream->status.message,
-             stream->status.lost ? "dpsd is stopping and did not take the call %s (%s)"
-                                 : "the server reset the call %s (%s)",
-             stream->method->name, nghttp2_http2_strerror(error_code));
-    stream_end(stream, false, 0);
+    client_stream_end(stream, true, NGHTTP2_CANCEL);
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *user)
@@ -181,8 +89,8 @@ static void on_deadline(evutil_socket_t fd, short what, void *user)
 
     (void)fd;
     (void)what;
-    stream_fail(stream, GRPC_DEADLINE_EXCEEDED, "%s was not answered within %g s",
-                stream->method->name, stream->timeout_ms / 1000.0);
+    client_stream_fail(stream, GRPC_DEADLINE_EXCEEDED, "%s was not answered within %g s",
+                       stream->method->name, stream->timeout_ms / 1000.0);
 }
 
 void client_streams_lose(Client *client)
@@ -195,7 +103,7 @@ void client_streams_lose(Client *client)
             stream->status.lost = true;
             memcpy(stream->status.message, client->problem, sizeof client->problem);
         }
-        stream_end(stream, false, 0);
+        client_stream_end(stream, false, 0);
     }
 }
 
@@ -205,111 +113,7 @@ void client_streams_destroy(Client *client)
         client_stream_free(client->streams);
 }
 
-/* ---- what comes in ------------------------------------------------------------------------------
- */
-
-static bool is_name(const char *name, size_t size, const char *wanted)
-{
-    return size == strlen(wanted) && memcmp(name, wanted, size) == 0;
-}
-
-static int small_number(const char *text, size_t size)
-{
-    int number = 0;
-
-    if (size == 0 || size > 3)
-        return -1;
-    for (size_t i = 0; i < size; i++) {
-        if (!isdigit((unsigned char)text[i]))
-            return -1;
-        number = number * 10 + (text[i] - '0');
-    }
-    return number;
-}
-
-void client_stream_on_header(ClientStream *stream, const char *name, size_t name_size,
-                             const char *value, size_t value_size)
-{
-    static const char grpc[] = "application/grpc";
-
-    if (is_name(name, name_size, ":status")) {
-        stream->http_status = small_number(value, value_size);
-    } else if (is_name(name, name_size, "content-type")) {
-        stream->is_grpc =
-            value_size >= sizeof grpc - 1 && strncasecmp(value, grpc, sizeof grpc - 1) == 0;
-    } else if (is_name(name, name_size, "grpc-status")) {
-        int code = small_number(value, value_size);
-        stream->has_grpc_status = true;
-        stream->status.code =
-            code >= 0 && code <= GRPC_UNAUTHENTICATED ? (GrpcStatus)code : GRPC_UNKNOWN;
-    } else if (is_name(name, name_size, "grpc-message")) {
-        char encoded[3 * CLIENT_MESSAGE_SIZE];
-        size_t size = value_size < sizeof encoded - 1 ? value_size : sizeof encoded - 1;
-        memcpy(encoded, value, size);
-        encoded[size] = '\0';
-        grpc_message_decode(encoded, stream->status.message, sizeof stream->status.message);
-    }
-}
-
-/* Unpacks the message that is whole and hands it over; false if the stream is over or freed. */
-static bool deliver(ClientStream *stream)
-{
-    ProtobufCMessage *message = protobuf_c_message_unpack(
-        stream->method->output, NULL, stream->parser.length, stream->parser.body);
-
-    grpc_frame_next(&stream->parser);
-    if (!message) {
-        stream_fail(stream, GRPC_INTERNAL, "an answer of %s is not a %s", stream->method->name,
-                    stream->method->output->short_name);
-        return false;
-    }
-    stream->client->happened = true;
-    stream->busy++;
-    stream->handler->on_message(stream, message, stream->user);
-    protobuf_c_message_free_unpacked(message, NULL);
-    /* Ended in the callback: on_end has been called, or it was freed. */
-    bool ended = stream->ended;
-    return !stream_leave(stream) && !ended;
-}
-
-void client_stream_on_data(ClientStream *stream, const uint8_t *data, size_t size)
-{
-    stream->bytes_in += size;
-    if (!stream->is_grpc)
-        return; /* an error page; the end will say so */
-    while (size > 0) {
-        size_t taken = 0;
-        GrpcFrameResult result = grpc_frame_parse(&stream->parser, data, size, &taken);
-        data += taken;
-        size -= taken;
-        switch (result) {
-        case GRPC_FRAME_MORE:
-            break;
-        case GRPC_FRAME_MESSAGE:
-            if (!deliver(stream))
-                return;
-            break;
-        case GRPC_FRAME_COMPRESSED:
-            stream_fail(stream, GRPC_UNIMPLEMENTED,
-                        "%s was answered compressed, which dpsctl did "
-                        "not ask for",
-                        stream->method->name);
-            return;
-        case GRPC_FRAME_TOO_LARGE:
-            stream_fail(stream, GRPC_RESOURCE_EXHAUSTED,
-                        "%s was answered by a message of %zu bytes, more than %d",
-                        stream->method->name, stream->parser.length, CLIENT_MAX_RECEIVE);
-            return;
-        case GRPC_FRAME_NO_MEMORY:
-            stream_fail(stream, GRPC_RESOURCE_EXHAUSTED, "out of memory for an answer of %s",
-                        stream->method->name);
-            return;
-        }
-    }
-}
-
-/* ---- what goes out ------------------------------------------------------------------------------
- */
+/* ---- what goes out --------------------------------------------------------------------------- */
 
 /* Fills one DATA frame from the queue. */
 static ssize_t read_queue(nghttp2_session *session, int32_t id, uint8_t *buffer, size_t size,
@@ -361,7 +165,7 @@ void client_streams_continue(Client *client)
             continue;
         stream->busy++;
         stream->handler->on_writable(stream, stream->user);
-        stream_leave(stream);
+        client_stream_leave(stream);
         stream = client->streams; /* the callback may have freed any of them */
     }
 }
@@ -414,8 +218,7 @@ void client_stream_close_send(ClientStream *stream)
     nghttp2_session_resume_data(stream->client->session, stream->id);
 }
 
-/* ---- open and free ------------------------------------------------------------------------------
- */
+/* ---- open and free --------------------------------------------------------------------------- */
 
 static nghttp2_nv header(const char *name, const char *value)
 {

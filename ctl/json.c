@@ -10,8 +10,7 @@
 #include "ctl/render/units.h"
 #include "ctl/text.h"
 
-/* ---- members ------------------------------------------------------------------------------------
- */
+/* ---- members --------------------------------------------------------------------------------- */
 
 void json_add_text(cJSON *object, const char *name, const char *text)
 {
@@ -94,8 +93,7 @@ static void add_dims(cJSON *object, const char *name, const int64_t *dims, size_
         cJSON_AddItemToArray(list, cJSON_CreateNumber((double)dims[i]));
 }
 
-/* ---- messages -----------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static cJSON *json_trainer(const Dps__V1__TrainerStatus *trainer)
 {

@@ -78,8 +78,7 @@ static void on_status(ClientStream *stream, const ProtobufCMessage *message, voi
     watch->away = false;
 }
 
-/* ---- showing ------------------------------------------------------------------------------------
- */
+/* ---- showing --------------------------------------------------------------------------------- */
 
 static void draw(Watch *watch, const char *note)
 {
@@ -145,8 +144,7 @@ static void show(Watch *watch)
     }
 }
 
-/* ---- following ----------------------------------------------------------------------------------
- */
+/* ---- following ------------------------------------------------------------------------------- */
 
 /* One Watch call until it ends. Returns whether it is worth another try; `status` says how it
  * ended. */

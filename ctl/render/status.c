@@ -68,8 +68,7 @@ double status_share(const Dps__V1__JobStatus *job)
     return share < 1 ? share : 1;
 }
 
-/* ---- lines made of parts ------------------------------------------------------------------------
- */
+/* ---- lines made of parts --------------------------------------------------------------------- */
 
 /* A line of parts, two blanks apart; those that do not fit are left out. */
 typedef struct Line {
@@ -104,8 +103,7 @@ static void progress_bar(FILE *out, const Term *term, double share, size_t width
     fprintf(out, " %3d%%", (int)(share * 100));
 }
 
-/* ---- trainers -----------------------------------------------------------------------------------
- */
+/* ---- trainers -------------------------------------------------------------------------------- */
 
 static void waiting_cell(Table *table, const Dps__V1__TrainerStatus *trainer)
 {
@@ -151,8 +149,7 @@ static int print_trainers(FILE *out, const Term *term, const Dps__V1__JobStatus 
     return r;
 }
 
-/* ---- in full ------------------------------------------------------------------------------------
- */
+/* ---- in full --------------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 3, 4))) static void field(FILE *out, const char *label,
                                                         const char *format, ...)
@@ -223,8 +220,7 @@ int status_print(FILE *out, const Term *term, const Dps__V1__JobStatus *job, uin
     return print_trainers(out, term, job, TERM_NO_LIMIT);
 }
 
-/* ---- live ---------------------------------------------------------------------------------------
- */
+/* ---- live ------------------------------------------------------------------------------------ */
 
 static void live_title(FILE *out, const Term *term, const Dps__V1__JobStatus *job)
 {
@@ -297,8 +293,7 @@ int status_print_live(FILE *out, const Term *term, const Dps__V1__JobStatus *job
     return r;
 }
 
-/* ---- a line -------------------------------------------------------------------------------------
- */
+/* ---- a line ---------------------------------------------------------------------------------- */
 
 void status_print_line(FILE *out, const Dps__V1__JobStatus *job)
 {
