@@ -95,7 +95,7 @@ static int open_source(const char *path, DatasetSplit split, uint64_t seed, Sour
     if (is_synthetic(path))
         return open_synthetic(path, split, seed, ret, problem, size);
     if (stat(path, &st) < 0)
-        return problem_set(problem, size, -errno, "%s: %s", path, strerror(errno));
+        return problem_errno(problem, size, path);
     if (S_ISDIR(st.st_mode))
         return open_directory(path, split, ret, problem, size);
     return npz_set_open(path, ret, problem, size);

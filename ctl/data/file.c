@@ -18,7 +18,7 @@ static int map_descriptor(int fd, const char *path, File *ret, char *problem, si
     void *data;
 
     if (fstat(fd, &st) < 0)
-        return problem_set(problem, size, -errno, "%s: %s", path, strerror(errno));
+        return problem_errno(problem, size, path);
     if (!S_ISREG(st.st_mode))
         return problem_set(problem, size, -EINVAL, "%s: is not a regular file", path);
     *ret = (File){.mapped = true};
@@ -26,8 +26,7 @@ static int map_descriptor(int fd, const char *path, File *ret, char *problem, si
         return 0;
     data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED)
-        return problem_set(problem, size, -errno, "%s: cannot be mapped: %s", path,
-                           strerror(errno));
+        return problem_errno(problem, size, path);
     ret->data = data;
     ret->size = (size_t)st.st_size;
     return 0;
@@ -40,7 +39,7 @@ int file_map(const char *path, File *ret, char *problem, size_t size)
     int r;
 
     if (fd < 0)
-        return problem_set(problem, size, -errno, "%s: %s", path, strerror(errno));
+        return problem_errno(problem, size, path);
     r = map_descriptor(fd, path, ret, problem, size);
     close(fd);
     return r;
@@ -146,7 +145,7 @@ static int inflate_members(Inflater *f, char *problem, size_t size)
 
 int file_inflate(const char *path, size_t limit, File *ret, char *problem, size_t size)
 {
-    File in;
+    File in = {0};
     Inflater f = {.path = path, .in = &in, .limit = limit};
     int r;
 

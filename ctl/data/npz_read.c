@@ -170,7 +170,7 @@ int npz_read(const char *path, const char *name, NpzArray *ret, char *problem, s
     if ((size_t)snprintf(member, sizeof(member), "%s.npy", name) >= sizeof(member))
         return problem_set(problem, size, -EINVAL, "%s: no array has so long a name", path);
     if (stat(path, &st) < 0)
-        return problem_set(problem, size, -errno, "%s: %s", path, strerror(errno));
+        return problem_errno(problem, size, path);
     if (!S_ISREG(st.st_mode))
         return problem_set(problem, size, -EINVAL, "%s: is not a regular file", path);
     zip = zip_open(path, ZIP_RDONLY, &code);

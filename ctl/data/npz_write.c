@@ -243,8 +243,8 @@ static int build(const NpzWriter *writer, char *problem, size_t size)
     zip = zip_open(writer->path, ZIP_CREATE | ZIP_TRUNCATE, &code);
     if (!zip) {
         zip_error_init_with_code(&error, code);
-        problem_set(problem, size, -EIO, "%s: cannot be written: %s", writer->path,
-                    zip_error_strerror(&error));
+        problem_write(problem, size, "%s: cannot be written: %s", writer->path,
+                      zip_error_strerror(&error));
         zip_error_fini(&error);
         return -EIO;
     }
@@ -253,7 +253,7 @@ static int build(const NpzWriter *writer, char *problem, size_t size)
         r = add_member(zip, &writer->entries[i], spool);
     if (r == 0 && zip_close(zip) == 0)
         return 0;
-    problem_set(problem, size, -EIO, "%s: cannot be written: %s", writer->path, zip_strerror(zip));
+    problem_write(problem, size, "%s: cannot be written: %s", writer->path, zip_strerror(zip));
     zip_discard(zip);
     return -EIO;
 }

@@ -1,22 +1,23 @@
 /* Sentences about what is wrong with a file. */
 #pragma once
 
-#include <stdarg.h>
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
-/* Fills problem (if any) and returns code, so that `return problem_set(…, -EINVAL, "…")` reads
- * well. */
-__attribute__((format(printf, 4, 5))) static inline int problem_set(char *problem, size_t size,
-                                                                    int code, const char *format,
-                                                                    ...)
+/* Fills problem, if there is one. */
+#define problem_write(problem, size, ...)                                                          \
+    ((problem) != NULL && (size) > 0 ? (void)snprintf(problem, size, __VA_ARGS__) : (void)0)
+
+/* The same, and gives code, so that `return problem_set(…, -EINVAL, "…")` reads well. A macro, so
+ * that analysers see what is returned. */
+#define problem_set(problem, size, code, ...) (problem_write(problem, size, __VA_ARGS__), (code))
+
+/* "PATH: what the system said", from errno. */
+static inline int problem_errno(char *problem, size_t size, const char *path)
 {
-    va_list args;
+    int code = errno > 0 ? errno : EIO;
 
-    if (problem && size > 0) {
-        va_start(args, format);
-        vsnprintf(problem, size, format, args);
-        va_end(args);
-    }
-    return code;
+    return problem_set(problem, size, -code, "%s: %s", path, strerror(code));
 }

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,18 +37,12 @@ static void finish(Feed *f, FeedEnd end)
     f->outcome->end = end;
 }
 
-__attribute__((format(printf, 4, 5))) static void finish_with(Feed *f, FeedEnd end, GrpcStatus code,
-                                                              const char *format, ...)
+/* The same with a status; returns where its sentence goes, CLIENT_MESSAGE_SIZE bytes. */
+static char *finish_with(Feed *f, FeedEnd end, GrpcStatus code)
 {
-    va_list args;
-
-    if (f->over)
-        return;
     finish(f, end);
     f->outcome->status = (ClientStatus){.code = code};
-    va_start(args, format);
-    vsnprintf(f->outcome->status.message, sizeof(f->outcome->status.message), format, args);
-    va_end(args);
+    return f->outcome->status.message;
 }
 
 /* ---- out ----------------------------------------------------------------------------------------
@@ -92,14 +85,16 @@ static void pump(Feed *f)
         int r;
 
         if (batch->error < 0) {
-            finish_with(f, FEED_WRONG, GRPC_FAILED_PRECONDITION, "%s", batch->problem);
+            snprintf(finish_with(f, FEED_WRONG, GRPC_FAILED_PRECONDITION), CLIENT_MESSAGE_SIZE,
+                     "%s", batch->problem);
             return;
         }
         r = send_batch(f, batch);
         if (r == -EPIPE || r == -EAGAIN) /* on_end and on_writable tell */
             return;
         if (r < 0) {
-            finish_with(f, FEED_WRONG, GRPC_RESOURCE_EXHAUSTED, "no memory for a batch");
+            snprintf(finish_with(f, FEED_WRONG, GRPC_RESOURCE_EXHAUSTED), CLIENT_MESSAGE_SIZE,
+                     "no memory for a batch");
             return;
         }
         f->under_way[f->sent++ % FIT_MAX_WINDOW] =
@@ -116,14 +111,14 @@ static void on_lease(Feed *f, const Dps__V1__Lease *lease)
     int r = feeder_push(f->feeder, lease->step, lease->epoch, lease->indices, lease->n_indices);
 
     if (r == -EMSGSIZE)
-        finish_with(f, FEED_WRONG, GRPC_FAILED_PRECONDITION,
-                    "the server leased %zu samples for step %" PRIu64 ", where a batch has 1 to "
-                    "%" PRIu32,
-                    lease->n_indices, lease->step, f->fit->batch);
+        snprintf(finish_with(f, FEED_WRONG, GRPC_FAILED_PRECONDITION), CLIENT_MESSAGE_SIZE,
+                 "the server leased %zu samples for step %" PRIu64 ", where a batch has 1 to "
+                 "%" PRIu32,
+                 lease->n_indices, lease->step, f->fit->batch);
     else if (r < 0)
-        finish_with(f, FEED_WRONG, GRPC_RESOURCE_EXHAUSTED,
-                    "the server sends leases further ahead than %zu batches",
-                    FEEDER_LEASES(f->fit->window));
+        snprintf(finish_with(f, FEED_WRONG, GRPC_RESOURCE_EXHAUSTED), CLIENT_MESSAGE_SIZE,
+                 "the server sends leases further ahead than %zu batches",
+                 FEEDER_LEASES(f->fit->window));
 }
 
 static void on_result(Feed *f, const Dps__V1__BatchResult *result)
@@ -131,9 +126,9 @@ static void on_result(Feed *f, const Dps__V1__BatchResult *result)
     const UnderWay *first = &f->under_way[f->answered % FIT_MAX_WINDOW];
 
     if (f->answered == f->sent || first->step != result->step) {
-        finish_with(f, FEED_ENDED, GRPC_INTERNAL,
-                    "the server answered step %" PRIu64 ", which is not the next in line",
-                    result->step);
+        snprintf(finish_with(f, FEED_ENDED, GRPC_INTERNAL), CLIENT_MESSAGE_SIZE,
+                 "the server answered step %" PRIu64 ", which is not the next in line",
+                 result->step);
         return;
     }
     f->answered++;
@@ -146,8 +141,6 @@ static void on_result(Feed *f, const Dps__V1__BatchResult *result)
 
 static void on_done(Feed *f, const Dps__V1__Done *done)
 {
-    if (f->over)
-        return;
     snprintf(f->outcome->reason, sizeof(f->outcome->reason), "%s", done->reason);
     finish(f, FEED_DONE);
 }
@@ -157,6 +150,8 @@ static void on_message(ClientStream *stream, const ProtobufCMessage *message, vo
     const Dps__V1__TrainReply *reply = (const Dps__V1__TrainReply *)message;
 
     (void)stream;
+    if (((Feed *)user)->over) /* what came with the end is not looked at any more */
+        return;
     switch (reply->kind_case) {
     case DPS__V1__TRAIN_REPLY__KIND_LEASE:
         on_lease(user, reply->lease);
@@ -242,8 +237,8 @@ static void run(Feed *f, uint64_t session)
     while (r == 0 && !f->over)
         r = client_run_once(f->client, -1);
     if (!f->over) {
-        finish_with(f, FEED_ENDED, GRPC_UNAVAILABLE, "%s",
-                    client_problem(f->client) ? client_problem(f->client) : strerror(-r));
+        snprintf(finish_with(f, FEED_ENDED, GRPC_UNAVAILABLE), CLIENT_MESSAGE_SIZE, "%s",
+                 client_problem(f->client) ? client_problem(f->client) : strerror(-r));
         f->outcome->status.lost = !client_is_connected(f->client);
     }
 }
@@ -255,8 +250,8 @@ void feed_run(Client *client, uint64_t session, Dataset *dataset, const Fit *fit
 
     *ret = (FeedOutcome){0};
     if (feeder_new(dataset, fit, &f.feeder) < 0) {
-        finish_with(&f, FEED_WRONG, GRPC_RESOURCE_EXHAUSTED,
-                    "no memory for %" PRIu32 " batches to be read ahead", fit->window);
+        snprintf(finish_with(&f, FEED_WRONG, GRPC_RESOURCE_EXHAUSTED), CLIENT_MESSAGE_SIZE,
+                 "no memory for %" PRIu32 " batches to be read ahead", fit->window);
         return;
     }
     run(&f, session);

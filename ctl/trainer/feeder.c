@@ -11,8 +11,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "ctl/data/problem.h"
-
 typedef struct FeederLease {
     uint64_t step, epoch;
     size_t n;
@@ -43,11 +41,13 @@ struct Feeder {
 static int write_classes(const Feeder *f, FeederBatch *batch, const FeederLease *lease)
 {
     for (size_t i = 0; i < batch->samples; i++) {
-        if (f->classes[i] >= f->fit.classes)
-            return problem_set(batch->problem, sizeof(batch->problem), -EINVAL,
-                               "sample %" PRIu64 " has label %" PRId64
-                               ", but the job's model has %" PRId64 " classes",
-                               lease->indices[i], f->classes[i], f->fit.classes);
+        if (f->classes[i] >= f->fit.classes) {
+            snprintf(batch->problem, sizeof(batch->problem),
+                     "sample %" PRIu64 " has label %" PRId64 ", but the job's model has %" PRId64
+                     " classes",
+                     lease->indices[i], f->classes[i], f->fit.classes);
+            return -EINVAL;
+        }
         if (f->fit.y_dtype == DPS__V1__DTYPE__U8)
             ((uint8_t *)batch->y)[i] = (uint8_t)f->classes[i];
     }
@@ -73,10 +73,10 @@ static void read_batch(Feeder *f, const FeederLease *lease, FeederBatch *batch)
         batch->error = r;
     }
     if (r < 0)
-        problem_set(batch->problem, sizeof(batch->problem), r,
-                    "step %" PRIu64 " was leased a sample that the data set of %" PRIu64
-                    " samples has not",
-                    lease->step, dataset_info(f->dataset)->samples);
+        snprintf(batch->problem, sizeof(batch->problem),
+                 "step %" PRIu64 " was leased a sample that the data set of %" PRIu64
+                 " samples has not",
+                 lease->step, dataset_info(f->dataset)->samples);
 }
 
 static bool may_read(const Feeder *f)
