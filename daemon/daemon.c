@@ -40,7 +40,6 @@ typedef struct Daemon {
     Server *server;
     Watchdog *watchdog;
     Timer status_timer;
-    char address[CONFIG_PATH_MAX + 32]; /* where managed trainers find this dpsd */
     char command[CONFIG_PATH_MAX];
     bool stopping;
 } Daemon;
@@ -198,7 +197,7 @@ static int listen_everywhere(Daemon *daemon)
 }
 
 /* Trainers on this machine take the Unix socket, where there is one. */
-static void choose_address(Daemon *daemon)
+static int choose_address(Daemon *daemon)
 {
     const char *chosen = server_listener(daemon->server, 0), *other;
     for (unsigned i = 0; (other = server_listener(daemon->server, i)); i++)
@@ -206,7 +205,7 @@ static void choose_address(Daemon *daemon)
             chosen = other;
             break;
         }
-    snprintf(daemon->address, sizeof daemon->address, "%s", chosen ? chosen : "");
+    return child_launcher_set_address(daemon->launcher, chosen ? chosen : "");
 }
 
 static int make_jobs(Daemon *daemon)
@@ -334,8 +333,7 @@ static int start(Daemon *daemon)
         r = start_parts(daemon);
     if (r == 0) {
         find_command(daemon);
-        r = child_launcher_new(loop_timers(daemon->loop), daemon->command, daemon->address,
-                               &daemon->launcher);
+        r = child_launcher_new(loop_timers(daemon->loop), daemon->command, &daemon->launcher);
     }
     if (r == 0)
         r = make_jobs(daemon);
@@ -347,6 +345,8 @@ static int start(Daemon *daemon)
     }
     if (r == 0)
         r = listen_everywhere(daemon);
+    if (r == 0)
+        r = choose_address(daemon);
     if (r == 0)
         r = watchdog_new(loop_timers(daemon->loop), daemon->store, &daemon->watchdog);
     return r;

@@ -34,20 +34,28 @@ struct ChildLauncher {
 
 extern char **environ;
 
-int child_launcher_new(Timers *timers, const char *command, const char *address,
-                       ChildLauncher **ret)
+int child_launcher_new(Timers *timers, const char *command, ChildLauncher **ret)
 {
     ChildLauncher *launcher = calloc(1, sizeof *launcher);
     if (!launcher)
         return -ENOMEM;
     launcher->timers = timers;
     launcher->command = strdup(command);
-    launcher->address = strdup(address);
-    if (!launcher->command || !launcher->address) {
-        child_launcher_free(launcher);
+    if (!launcher->command) {
+        free(launcher);
         return -ENOMEM;
     }
     *ret = launcher;
+    return 0;
+}
+
+int child_launcher_set_address(ChildLauncher *launcher, const char *address)
+{
+    char *copy = strdup(address);
+    if (!copy)
+        return -ENOMEM;
+    free(launcher->address);
+    launcher->address = copy;
     return 0;
 }
 

@@ -9,9 +9,10 @@
 
 typedef struct ChildLauncher ChildLauncher;
 
-/* command: the dpsctl to run; address: where it finds this dpsd. -ENOMEM */
-int child_launcher_new(Timers *timers, const char *command, const char *address,
-                       ChildLauncher **ret);
+/* command: the dpsctl to run. -ENOMEM */
+int child_launcher_new(Timers *timers, const char *command, ChildLauncher **ret);
+/* Where trainers find this dpsd: known once it listens, before the first job is loaded. -ENOMEM */
+int child_launcher_set_address(ChildLauncher *launcher, const char *address);
 /* Ends all children and waits for them, a few seconds at most. */
 ChildLauncher *child_launcher_free(ChildLauncher *launcher);
 
