@@ -73,12 +73,6 @@ static const int conv_weights_names[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_A
                                          DNNL_ARG_DIFF_BIAS, 0};
 static const int backward_names[] = {DNNL_ARG_DST, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC, 0};
 
-/* A value in the layout that a primitive's argument has. */
-static int layout_any(int ndim, const int64_t *dims, Layout **ret)
-{
-    return layout_new_any(ndim, dims, ret);
-}
-
 typedef struct ConvShape {
     const char *forward, *data, *weights, *relu; /* names; NULL: left out */
     int64_t in[4], kernel[4], out[4];
@@ -93,13 +87,13 @@ static int add_conv(PrimitiveSet *set, const ConvShape *shape, Layout **dst)
     _cleanup_pd_ dnnl_primitive_desc_t hint = NULL;
     dnnl_primitive_desc_t pd = NULL;
     bool relu = shape->relu != NULL;
-    int r = layout_any(4, shape->in, &in);
+    int r = layout_new_any(4, shape->in, &in);
     if (r == 0)
-        r = layout_any(4, shape->kernel, &kernel);
+        r = layout_new_any(4, shape->kernel, &kernel);
     if (r == 0)
         r = layout_new_plain(1, &shape->kernel[0], &bias);
     if (r == 0)
-        r = layout_any(4, shape->out, &out);
+        r = layout_new_any(4, shape->out, &out);
     if (r == 0)
         r = primitive_context_init(&context, set->device, dnnl_forward_training, relu);
     if (r == 0)
@@ -151,7 +145,7 @@ static int add_pool(PrimitiveSet *set, const Layout *src)
     _cleanup_context_ PrimitiveContext context = {0};
     _cleanup_pd_ dnnl_primitive_desc_t hint = NULL;
     dnnl_primitive_desc_t pd = NULL;
-    int r = layout_any(4, dims, &any);
+    int r = layout_new_any(4, dims, &any);
     if (r == 0)
         r = primitive_context_init(&context, set->device, dnnl_forward_training, false);
     if (r == 0)

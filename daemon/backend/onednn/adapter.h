@@ -19,9 +19,7 @@ void adapter_layout_describe(Layout *layout); /* fills the rest of Layout from t
 void adapter_layout_done(Layout *layout);
 bool layout_same(const Layout *a, const Layout *b);
 
-/* A memory object without data. */
-int adapter_memory(const Layout *layout, dnnl_engine_t engine, dnnl_memory_t *ret);
-/* One for a primitive's argument; *bytes is its size. */
+/* A memory object, without data, for a primitive's argument; *bytes is its size. */
 int adapter_memory_of_argument(const_dnnl_primitive_desc_t pd, int argument, dnnl_engine_t engine,
                                dnnl_memory_t *ret, size_t *bytes);
 int adapter_append_relu(dnnl_post_ops_t post_ops);

@@ -61,11 +61,6 @@ bool layout_same(const Layout *a, const Layout *b)
     return dnnl_memory_desc_equal(&a->md, &b->md) != 0;
 }
 
-int adapter_memory(const Layout *layout, dnnl_engine_t engine, dnnl_memory_t *ret)
-{
-    return status_to_errno(dnnl_memory_create(ret, &layout->md, engine, DNNL_MEMORY_NONE));
-}
-
 int adapter_memory_of_argument(const_dnnl_primitive_desc_t pd, int argument, dnnl_engine_t engine,
                                dnnl_memory_t *ret, size_t *bytes)
 {
