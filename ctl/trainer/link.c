@@ -68,8 +68,9 @@ static void refuse(LinkResult *result, const char *text)
 /* ---- joining ------------------------------------------------------------------------------------
  */
 
-/* A job that has ended refuses to be joined; how it ended is what the trainer wants to know. */
-static void ask_how_it_ended(Client *client, uint64_t job, LinkResult *result)
+/* FAILED_PRECONDITION: a job that has ended refuses to be joined, and how it ended is what the
+ * trainer wants to know; or the rank has a trainer, which may pass. */
+static void ask_how_it_stands(Client *client, uint64_t job, LinkResult *result)
 {
     static const struct {
         Dps__V1__JobState state;
@@ -85,8 +86,11 @@ static void ask_how_it_ended(Client *client, uint64_t job, LinkResult *result)
 
     request.job = job;
     if (client_call(client, &dps__v1__control__descriptor, "Get", &request.base, CALL_MS, &reply,
-                    &status) < 0)
+                    &status) < 0) {
+        result->end = status.lost ? LINK_LOST : LINK_REFUSED;
         return;
+    }
+    result->end = LINK_BUSY;
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
         if (((Dps__V1__JobStatus *)reply)->state == ends[i].state) {
             result->end = LINK_DONE;
@@ -117,7 +121,7 @@ static int join(Client *client, const LinkPlan *plan, Dps__V1__JoinReply **ret, 
     }
     result->end = END_OF(join_ends, &result->status);
     if (result->end == LINK_REFUSED && result->status.code == GRPC_FAILED_PRECONDITION)
-        ask_how_it_ended(client, plan->job, result);
+        ask_how_it_stands(client, plan->job, result);
     return -EREMOTEIO;
 }
 

@@ -264,12 +264,13 @@ def test_joins_again_when_the_session_is_gone(trainer, folder, code):
     assert [j.rank for j in plan.joins] == [0, 3] and len(plan.batches) == 10
 
 
-def test_takes_its_rank_back_once_the_dead_session_is_noticed(trainer, folder):
-    plan = Plan(leases(3))
+@pytest.mark.parametrize("code", ["FAILED_PRECONDITION", "ALREADY_EXISTS"])
+def test_takes_its_rank_back_once_the_dead_session_is_noticed(trainer, folder, stubs, code):
+    plan = Plan(leases(3), state=stubs.pb.RUNNING)
 
     def on_join(_request, context, number):
         if number < 4:
-            context.abort(grpc.StatusCode.ALREADY_EXISTS, "rank 1 of job 1 has a trainer")
+            context.abort(getattr(grpc.StatusCode, code), "rank 1 of job 1 has a trainer")
 
     plan.on_join = on_join
     with FakeServer(plan) as server:
