@@ -130,7 +130,7 @@ static void on_mean(void *data, int r, const Error *err, Snapshot *mean)
             r = error_set(&problem, -ENOMEM, "out of memory");
     }
     if (r == 0)
-        r = job_engine_spec(evaluator->job, evaluator->lane, &evaluator->host.spec, &problem);
+        r = job_engine_spec(evaluator->job, &evaluator->host.spec, &problem);
     if (r == 0) {
         job_post(evaluator->job, evaluator->lane, &task->lane_task);
         return;

@@ -91,11 +91,11 @@ static void host_done(LaneTask *task)
         job_advance(job);
 }
 
-int job_engine_spec(const Job *job, const Lane *lane, EngineSpec *ret, Error *err)
+int job_engine_spec(const Job *job, EngineSpec *ret, Error *err)
 {
     const ModelDefaults *defaults = &job->plan.model->defaults;
     EngineSpec spec = {.graph = job->plan.graph,
-                       .device_index = lane_index(lane),
+                       .device_index = 0, /* a CPU backend has one device, which its lanes share */
                        .threads = (int)job->spec.threads,
                        .loss = job->plan.loss,
                        .optimizer = job->plan.optimizer,
@@ -146,7 +146,7 @@ void job_host(Job *job, bool cuts, JobHosted done)
     for (unsigned i = 0; i < n_lanes; i++) {
         HostTask *host = host_task_for(job, lanes[i], cuts);
         Error err = {0};
-        int r = host ? job_engine_spec(job, lanes[i], &host->spec, &err)
+        int r = host ? job_engine_spec(job, &host->spec, &err)
                      : error_set(&err, -ENOMEM, "out of memory");
         if (r < 0) {
             free(host);

@@ -246,13 +246,20 @@ uint32_t job_member_count(const Job *job)
     return job->members ? job->spec.trainers : 0;
 }
 
+/* The round in progress; of a job that has completed, the last one that was. */
+static uint64_t shown_round(const Job *job)
+{
+    uint64_t round = job->members ? job->round.number : job->result_round;
+    return round - (job->state == JOB_COMPLETED && round > 0);
+}
+
 void job_status(Job *job, JobStatus *ret)
 {
     uint64_t now = clock_monotonic_us(), total = samples_total(&job->spec);
     bool running = job->state == JOB_RUNNING;
     *ret = (JobStatus){
         .id = job->id,
-        .round = job->members ? job->round.number : job->result_round,
+        .round = shown_round(job),
         .step = job_step(job),
         .epoch = job_epoch(job),
         .samples = job->samples,

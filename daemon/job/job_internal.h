@@ -195,8 +195,8 @@ void job_load(Job *job, uint64_t checkpoint);
 
 /* hosting.c */
 void job_post(Job *job, Lane *lane, LaneTask *task);
-/* What an engine of this job on that lane is made from. */
-int job_engine_spec(const Job *job, const Lane *lane, EngineSpec *ret, Error *err);
+/* What an engine of this job is made from, on any lane. */
+int job_engine_spec(const Job *job, EngineSpec *ret, Error *err);
 typedef void (*JobHosted)(Job *job, int r, const Error *err);
 /* Makes engines and replicas; with `cuts` each member's cut is restored into its replica. */
 void job_host(Job *job, bool cuts, JobHosted done);

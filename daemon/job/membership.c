@@ -463,7 +463,7 @@ void job_member_status(Job *job, uint32_t rank, MemberStatus *ret)
         .state = state_text(member),
         .step = member->step,
         .loss = member->last_loss,
-        .device = lane_name(member->lane),
+        .device = member->lane ? lane_name(member->lane) : "",
         .waiting_s =
             member->arrived_us ? (double)(clock_monotonic_us() - member->arrived_us) / 1e6 : 0,
         .waiting_for = awaited,

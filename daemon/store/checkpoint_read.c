@@ -69,9 +69,10 @@ static int read_part_row(const Statement *row, size_t number, StoredPart *stored
     const char *name = (const char *)sqlite3_column_text(row->handle, 1);
     if (!name)
         return error_set(err, -ENOMEM, "out of memory");
-    if (strlen(name) >= sizeof stored->part.name)
+    size_t length = strlen(name);
+    if (length >= sizeof stored->part.name)
         return error_set(err, -EBADMSG, "the name of part %zu is too long", number);
-    strcpy(stored->part.name, name);
+    memcpy(stored->part.name, name, length + 1);
     stored->part.bytes = statement_u64(row, 2);
     stored->source = statement_u64(row, 4);
     if (stored->source > number)
@@ -147,7 +148,7 @@ static int take_chunk(Reading *reading, const Statement *row, Error *err)
     if (bytes > reading->part->bytes - reading->done)
         return error_set(err, -EBADMSG, "part %s: has more than its %zu bytes", name,
                          reading->part->bytes);
-    if (bytes) {
+    if (data) { /* NULL where there are no bytes */
         hasher_add(reading->hasher, data, bytes);
         if (reading->to)
             memcpy(reading->to + reading->done, data, bytes);
