@@ -186,10 +186,9 @@ static void loaded(void *data, int r, const Error *err, const CheckpointRecord *
     Answer *answer = data;
     answer_id(answer, r, err, checkpoint ? checkpoint->id : 0);
     answer->n = n;
-    if (r < 0) {
-        assert_null(checkpoint);
+    assert_true((r < 0) == !checkpoint);
+    if (!checkpoint)
         return;
-    }
     char meta[64];
     make_meta(meta, sizeof meta, checkpoint->round);
     assert_string_equal(checkpoint->meta, meta);

@@ -138,10 +138,11 @@ static void a_callback_may_close_the_store(void **state)
 {
     Fixture *f = *state;
     assert_int_equal(store_ping(f->store, close_inside, f), 0);
-    Task *task;
-    while (f->store)
-        while ((task = mailbox_take(f->loop)))
+    while (f->store) {
+        Task *task = mailbox_take(f->loop);
+        if (task)
             task->done(task);
+    }
     fixture_start(f);
 }
 
