@@ -186,12 +186,13 @@ static void all_finite_finds_every_nan_and_infinity(void **state)
 static void dropout_masks_follow_their_definition(void **state)
 {
     (void)state;
-    static const float ps[] = {0, 0.25F, 0.5F, 0.9F, 1};
     static float mask[N];
     RngKey step = {.seed = 77, .a = 2, .b = 1234567890123};
     RngKey key = cpu_dropout_key(&step, 5);
     assert_int_equal(key.purpose, RNG_DROPOUT);
     assert_int_equal(key.c, 5);
+    /* the last is one of the numbers themselves: it is kept */
+    float ps[] = {0, 0.25F, 0.5F, 0.9F, 1, rng_to_unit(rng_word(&key, 3 + 1000))};
     for (size_t k = 0; k < sizeof ps / sizeof *ps; k++) {
         size_t kept = 0;
         cpu_dropout_mask(&key, ps[k], 3, N, mask);
