@@ -65,24 +65,24 @@ int floor_new(const Backend *backend, int64_t batch, int rank, Floor **ret, Erro
     floor->batch = batch;
     floor->pixels = malloc((size_t)(BATCHES * batch * PIXELS));
     floor->labels = malloc((size_t)(BATCHES * batch) * sizeof *floor->labels);
-    int r = floor->pixels && floor->labels
-                ? 0
-                : error_set(err, -ENOMEM, "no memory for the floor's batches");
-    if (r == 0)
-        r = zoo_find("mnist-cnn", &model, err);
+    if (!floor->pixels || !floor->labels) {
+        floor_free(floor);
+        return error_set(err, -ENOMEM, "no memory for the floor's batches");
+    }
+    int r = zoo_find("mnist-cnn", &model, err);
     if (r == 0)
         r = model->build(NULL, 0, &floor->graph, err);
     if (r == 0)
         r = make_engine(floor, backend, model, err);
     if (r == 0) {
+        draw_digits(floor);
         engine_bind(floor->engine);
         r = replica_new(floor->engine, rank, &floor->replica, err);
     }
-    if (r < 0) {
+    if (r != 0) {
         floor_free(floor);
         return r;
     }
-    draw_digits(floor);
     *ret = floor;
     return 0;
 }
@@ -154,10 +154,10 @@ static void *lane_main(void *data)
     LaneRun *run = data;
     Floor *floor = NULL;
     run->result = floor_new(run->backend, run->batch, run->rank, &floor, &run->err);
-    if (run->result == 0)
+    if (floor)
         run->result = floor_time(floor, 4, &run->us, &run->err); /* compiles, warms up */
     pthread_barrier_wait(run->start);
-    if (run->result == 0)
+    if (floor && run->result == 0)
         run->result = run_until(run, floor, &run->us, &run->err);
     floor_free(floor);
     return NULL;

@@ -225,7 +225,7 @@ static int add_convolutions(PrimitiveSet *set, int64_t batch)
         r = add_relu_backward(set, conv1.relu, one);
     if (r == 0)
         r = add_conv(set, &conv2, &two);
-    if (r == 0)
+    if (r == 0 && two)
         r = add_pool(set, two);
     return r;
 }

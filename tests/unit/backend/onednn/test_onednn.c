@@ -130,11 +130,12 @@ static void a_convolution_chooses_a_layout_that_our_loops_can_walk(void **state)
     Graph *graph = small_net();
     Accelerator accelerator;
     Kernel *kernel = NULL;
-    KernelInfo info;
+    KernelInfo info = {0};
     Error err = {0};
     assert_int_equal(accelerator_open(&backend_onednn, 0, 1, &accelerator, &err), 0);
     assert_int_equal(compile_first(&accelerator, graph, &kernel, &info, &err), 0);
     const Layout *layout = info.output;
+    assert_non_null(layout);
     assert_true(layout->simple);
     assert_int_equal(layout->dims[1], CHANNELS);
     assert_int_equal(layout->padded_channels % layout->block, 0);
