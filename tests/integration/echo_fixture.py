@@ -261,4 +261,6 @@ class Raw:
         return self.over.wait(seconds * SCALE)
 
     def close(self):
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)  # the reading thread would keep a closed one open
         self.socket.close()

@@ -42,6 +42,7 @@ def raw_client(server, **kwargs):
 def still_serves(server):
     reply = server.echo().Unary(stubs().echo.EchoRequest(text="still here"), timeout=30 * SCALE)
     assert reply.text == "still here"
+    server.channels.pop().close()
 
 
 def call(raw, body, path=UNARY, stream=1, **kwargs):
