@@ -96,6 +96,8 @@ void progress_done(Progress *p, const char *reason, bool json)
     progress_break(p);
     if (json)
         done_json(p, reason);
+    else if (p->style != PROGRESS_NONE && p->steps == 0)
+        printf("job %" PRIu64 ": %s; there was nothing to feed\n", p->job, reason);
     else if (p->style != PROGRESS_NONE)
         printf("job %" PRIu64 " rank %" PRIu32 ": %s; fed %" PRIu64 " batches (%" PRIu64
                " samples), last loss %.4f\n",
