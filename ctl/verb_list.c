@@ -33,7 +33,7 @@ static void add_row(Table *table, const Dps__V1__JobStatus *job, uint64_t now)
         table_cell(table, "");
     table_cellf(table, "%" PRIu64, job->round);
     table_cellf(table, "%" PRIu64, job->step);
-    table_cell(table, units_loss((double)job->loss, text));
+    table_cell(table, job->step > 0 ? units_loss((double)job->loss, text) : "");
     table_cell(table, job->model);
     table_cell(table, units_ago(job->created_unix_ms, now, text));
 }

@@ -66,7 +66,7 @@ static int print_server(const Dps__V1__ServerInfoReply *server)
     print_list("Listens on", server->listeners, server->n_listeners);
     print_list("Models", server->models, server->n_models);
     print_list("Policies", server->policies, server->n_policies);
-    printf("%12s: %" PRIu32 " jobs running, %" PRIu32 " trainers, %" PRIu32 " connections\n",
+    printf("%12s: jobs running %" PRIu32 ", trainers %" PRIu32 ", connections %" PRIu32 "\n",
            "Load", server->jobs_running, server->sessions, server->connections);
     print_text("Memory", units_bytes(server->rss_bytes, text));
     if (*server->note)

@@ -145,7 +145,7 @@ static int print_trainers(FILE *out, const Term *term, const Dps__V1__JobStatus 
     }
     r = table_print(table, out, term, 2);
     if (shown < job->n_trainers)
-        fprintf(out, "  … and %zu more\n", job->n_trainers - shown);
+        fprintf(out, "  %s and %zu more\n", term->utf8 ? "…" : "...", job->n_trainers - shown);
     return r;
 }
 
@@ -197,8 +197,9 @@ int status_print(FILE *out, const Term *term, const Dps__V1__JobStatus *job, uin
 {
     char a[UNITS_SIZE], b[UNITS_SIZE], name[TEXT_SIZE];
 
-    fprintf(out, "%s●%s job %" PRIu64 ": %s\n", term_on(term, status_state_colour(job->state)),
-            term_off(term), job->id, ctl_sanitise_to(job->name, name, sizeof name));
+    fprintf(out, "%s%s%s job %" PRIu64 ": %s\n", term_on(term, status_state_colour(job->state)),
+            term->utf8 ? "●" : "*", term_off(term), job->id,
+            ctl_sanitise_to(job->name, name, sizeof name));
     print_state(out, term, job);
     field(out, "Created", "%s (%s)%s%s, ran %s", units_clock(job->created_unix_ms, a),
           units_ago(job->created_unix_ms, now_unix_ms, b), *job->owner ? " by " : "", job->owner,
@@ -211,7 +212,8 @@ int status_print(FILE *out, const Term *term, const Dps__V1__JobStatus *job, uin
           units_float(job->lr, a), job->batch);
     field(out, "Device", "%s, seed %" PRIu64, job->device, job->seed);
     print_progress(out, term, job);
-    field(out, "Loss", "%s", units_loss((double)job->loss, a));
+    if (job->step > 0)
+        field(out, "Loss", "%s", units_loss((double)job->loss, a));
     if (job->checkpoint)
         field(out, "Checkpoint", "%" PRIu64, job->checkpoint);
     if (*job->checksum)
@@ -264,8 +266,9 @@ static void live_numbers(FILE *out, const Term *term, const Dps__V1__JobStatus *
     bool moving = job->state == DPS__V1__JOB_STATE__RUNNING;
     char text[UNITS_SIZE];
 
-    line_part(&line, "", "loss %s", units_loss((double)job->loss, text));
-    if (moving)
+    if (job->step > 0) /* before, there is none */
+        line_part(&line, "", "loss %s", units_loss((double)job->loss, text));
+    if (moving && job->samples_per_s > 0)
         line_part(&line, "", "%s samples/s", units_rate(job->samples_per_s, text));
     if (moving && job->eta_s >= 0)
         line_part(&line, "", "%s left",
@@ -303,9 +306,11 @@ void status_print_line(FILE *out, const Dps__V1__JobStatus *job)
     fprintf(out, "job %" PRIu64 "  %s", job->id, job_state_name(job->state));
     if (share >= 0)
         fprintf(out, "  %3d%%", (int)(share * 100));
-    fprintf(out, "  round %" PRIu64 "  step %" PRIu64 "  epoch %" PRIu64 "  loss %s", job->round,
-            job->step, job->epoch, units_loss((double)job->loss, text));
-    if (job->state == DPS__V1__JOB_STATE__RUNNING) {
+    fprintf(out, "  round %" PRIu64 "  step %" PRIu64 "  epoch %" PRIu64, job->round, job->step,
+            job->epoch);
+    if (job->step > 0) /* before, there is none */
+        fprintf(out, "  loss %s", units_loss((double)job->loss, text));
+    if (job->state == DPS__V1__JOB_STATE__RUNNING && job->samples_per_s > 0) {
         fprintf(out, "  %s samples/s", units_rate(job->samples_per_s, text));
         if (job->eta_s >= 0)
             fprintf(out, "  %s left", units_duration(job->eta_s, text));

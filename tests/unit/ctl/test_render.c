@@ -142,7 +142,7 @@ static void test_many_trainers_are_cut_to_the_height(void **state)
     (void)state;
     sample_init(&sample);
     char *text = live(&sample, &term, 0, "daemon away, reconnecting");
-    assert_non_null(strstr(text, "… and 2 more"));
+    assert_non_null(strstr(text, "... and 2 more"));
     assert_non_null(strstr(text, "daemon away"));
     free(text);
 }
