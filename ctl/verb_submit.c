@@ -185,6 +185,8 @@ static int submit(Request *request, const Submit *values, Dps__V1__JobSpec *job)
     if (r != CTL_EXIT_DONE)
         return r;
     r = request_call(request, "Submit", &job->base, REQUEST_MS, &status);
+    if (r == CTL_EXIT_NO_JOB) /* NOT_FOUND was said of a model, a policy or a device */
+        return CTL_EXIT_FAILED;
     if (r != CTL_GO_ON)
         return r;
     request->job = status->id;

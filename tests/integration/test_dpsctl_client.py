@@ -212,6 +212,13 @@ def test_submit_with_wrong_usage_says_so_without_a_daemon(words, sentence):
     assert not out and err.startswith("dpsctl: ") and err.count("\n") == 1 and sentence in err
 
 
+def test_submit_that_names_no_model_is_not_a_missing_job(serve):
+    def answer(_, context):
+        context.abort(grpc.StatusCode.NOT_FOUND, "no model is called x")
+    address = serve({"Submit": answer}).address
+    assert "no model" in ctl(address, "submit", "--model", "x", "--data", "synthetic", status=1)[1]
+
+
 def test_onnx_is_refused_in_a_sentence():
     assert "ONNX" in ctl("unix:/nowhere", "submit", "--model", "net.onnx", "--data", "synthetic", status=1)[1]
 
