@@ -80,7 +80,7 @@ static void backward_logsoftmax(const Kernel *kernel, const KernelArgs *args)
         for (int64_t i = 0; i < n; i++)
             sum += gradient[i];
         for (int64_t i = 0; i < n; i++)
-            to[i] = (float)(gradient[i] - exp(out[i]) * sum);
+            to[i] = (float)(gradient[i] - exp((double)out[i]) * sum);
     }
 }
 

@@ -24,7 +24,7 @@ static const double tolerance = 2e-3;
  * moving one by h crosses no kink of Relu and changes no maximum. */
 static void fill_apart(Array array)
 {
-    size_t n = array.n, factor = n / 2 + 1; /* made coprime to n below */
+    size_t n = array.n, half = n / 2, factor = half + 1; /* made coprime to n below */
     for (size_t a = factor, b = n; n > 1 && b > 0;) {
         size_t rest = a % b;
         a = b;
@@ -35,7 +35,7 @@ static void fill_apart(Array array)
         }
     }
     for (size_t i = 0; i < n; i++)
-        array.data[i] = ((float)(i * factor % n) - (float)(n / 2) + 0.5F) * 4 * h;
+        array.data[i] = ((float)(i * factor % n) - (float)half + 0.5F) * 4 * h;
 }
 
 static double loss_of(Run *run)

@@ -39,7 +39,7 @@ bool arrays_agree(const char *what, const float *got, const float *want, size_t 
     size_t where = n;
     for (size_t i = 0; i < n; i++)
         if (isfinite(want[i]))
-            scale = fmax(scale, fabs(want[i]));
+            scale = fmax(scale, fabs((double)want[i]));
     double limit = tolerance * (scale > 0 ? scale : 1);
     for (size_t i = 0; i < n; i++) {
         if (got[i] == want[i] || (isnan(got[i]) && isnan(want[i])))

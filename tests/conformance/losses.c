@@ -81,7 +81,7 @@ static void fill(const LossCase *c, LossData *d)
 static void expect_row(const LossCase *c, LossData *d, int64_t b)
 {
     const double step = 1e-5;
-    double row[MAX_ELEMENTS];
+    double row[MAX_ELEMENTS] = {0};
     int64_t at = b * c->width, class = d->classes[b], best = 0;
     for (int64_t k = 0; k < c->width; k++) {
         row[k] = d->output[at + k];
@@ -103,7 +103,7 @@ static void expect(const LossCase *c, LossData *d)
 {
     double sum = 0;
     for (int64_t b = 0; b < c->batch; b++) {
-        double row[MAX_ELEMENTS];
+        double row[MAX_ELEMENTS] = {0};
         for (int64_t k = 0; k < c->width; k++)
             row[k] = d->output[b * c->width + k];
         sum += row_loss(c->kind, row, d->classes[b], d->target + b * c->width, c->width);

@@ -74,9 +74,10 @@ const float *values_get(size_t n, const char *format, ...)
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
     const Array *values = find(name);
-    if (!values || values->n != n)
-        fail_msg("torch.bin has no record \"%s\" of %zu values", name, n);
-    return values->data;
+    if (values && values->n == n)
+        return values->data;
+    fail_msg("torch.bin has no record \"%s\" of %zu values", name, n);
+    return NULL;
 }
 
 uint32_t stream_of(const char *name)
