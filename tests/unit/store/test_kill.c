@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -56,6 +57,7 @@ static void run_and_kill(Fixture *f, uint64_t job, Ack *last)
     assert_int_equal(pipe(pipes), 0);
     pid_t child = fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no process */
         close(pipes[0]);
         save_for_ever(f, job, last->round + 1, pipes[1]);
     }
