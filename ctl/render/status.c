@@ -140,7 +140,10 @@ static int print_trainers(FILE *out, const Term *term, const Dps__V1__JobStatus 
         table_cell(table, units_loss((double)trainer->loss, text));
         table_cell(table, trainer->device);
         waiting_cell(table, trainer);
-        table_cellf(table, trainer->restarts ? "%" PRIu32 : "", trainer->restarts);
+        if (trainer->restarts > 0)
+            table_cellf(table, "%" PRIu32, trainer->restarts);
+        else
+            table_cell(table, "");
         table_cell(table, trainer->client);
     }
     r = table_print(table, out, term, 2);
