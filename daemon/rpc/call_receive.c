@@ -147,7 +147,8 @@ static void take_pending(Call *call)
 {
     CallPending *pending = &call->pending;
     size_t size = pending->end - pending->start;
-    pending->start += take(call, pending->data + pending->start, size);
+    const uint8_t *data = size > 0 ? pending->data + pending->start : NULL;
+    pending->start += take(call, data, size); /* with nothing pending, a whole message may wait */
     if (pending->start < pending->end)
         return;
     free(pending->data);
