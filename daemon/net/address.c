@@ -1,6 +1,7 @@
 /* From "unix:PATH" and "tcp:HOST:PORT" to listening sockets. */
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,22 +83,22 @@ static int split_host_port(char *text, char **ret_host, char **ret_port)
     return 0;
 }
 
+/* The port stands at the same place in both kinds of address. */
+_Static_assert(offsetof(struct sockaddr_in, sin_port) == offsetof(struct sockaddr_in6, sin6_port),
+               "ports of IPv4 and IPv6 addresses");
+
 static void set_port(struct sockaddr *address, in_port_t port)
 {
-    if (address->sa_family == AF_INET6)
-        ((struct sockaddr_in6 *)address)->sin6_port = port;
-    else
-        ((struct sockaddr_in *)address)->sin_port = port;
+    memcpy((char *)address + offsetof(struct sockaddr_in, sin_port), &port, sizeof port);
 }
 
 static in_port_t bound_port(int fd)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_in6 address = {0};
     socklen_t length = sizeof address;
     if (getsockname(fd, (struct sockaddr *)&address, &length) < 0)
         return 0;
-    return address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&address)->sin6_port
-                                         : ((struct sockaddr_in *)&address)->sin_port;
+    return address.sin6_port;
 }
 
 /* A socket, or a negative errno. */

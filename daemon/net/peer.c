@@ -45,7 +45,7 @@ void peer_describe(int fd, char *text, size_t size, int64_t *ret_uid)
 {
     *ret_uid = -1;
     snprintf(text, size, "unknown");
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t length = sizeof address;
     if (getpeername(fd, (struct sockaddr *)&address, &length) < 0)
         return;
@@ -63,7 +63,7 @@ void peer_describe(int fd, char *text, size_t size, int64_t *ret_uid)
 
 int peer_local_address(int fd, char *text, size_t size)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t length = sizeof address;
     if (getsockname(fd, (struct sockaddr *)&address, &length) < 0)
         return -errno;
