@@ -331,6 +331,17 @@ class Daemon:
         return wait_until(reached, seconds, f"job {job} to be {' or '.join(states)}\n{self.log_tail()}",
                           every=0.1)
 
+    def wait_progress(self, job, seconds=60, **least):
+        """Waits until status values such as round or step are at least what is given; returns the status."""
+        def reached():
+            status = self.ctl("status", job)
+            if all(status[name] >= value for name, value in least.items()):
+                return status
+            assert status["state"] not in ("FAILED", "CANCELLED", "COMPLETED"), (
+                f"{status['state']} before {least}: {status['reason']}\n{self.log_tail()}")
+            return None
+        return wait_until(reached, seconds, f"job {job} to reach {least}\n{self.log_tail()}")
+
     def wait_done(self, job, seconds=180):
         return self.wait_state(job, "COMPLETED", seconds=seconds)
 

@@ -31,6 +31,11 @@ def submit(dpsctl, data, *options):
     return reply["id"]
 
 
+def last_steps(rows):
+    """rank → the step that it ended with."""
+    return {row["rank"]: row["step"] for row in sorted(rows, key=lambda row: row["round"])}
+
+
 @pytest.mark.threads
 def test_from_submit_to_completed(dpsd, dpsctl, small_digits, tmp_path):
     job = submit(dpsctl, small_digits, "--trainers", 2, "--interval", 5, "--epochs", 1, "--name", "first")
@@ -41,11 +46,7 @@ def test_from_submit_to_completed(dpsd, dpsctl, small_digits, tmp_path):
     assert (status["policy"], status["interval"], status["seed"]) == ("average", 5, 1)
     assert status["samples"] == 640 and status["step"] == 40 and status["round"] == 8
     assert len(status["checksum"]) == 16 and int(status["checksum"], 16)
-    assert status["device"].startswith("cpu")
-    assert [t["rank"] for t in status["trainers"]] == [0, 1]
-    for trainer in status["trainers"]:
-        assert TRAINER_NAMES <= set(trainer)
-        assert trainer["step"] == 40
+    assert status["device"]
 
     listed = dpsctl("list")
     assert [j["id"] for j in listed] == [job] and listed[0]["state"] == "COMPLETED"
@@ -55,7 +56,7 @@ def test_from_submit_to_completed(dpsd, dpsctl, small_digits, tmp_path):
     assert check_metrics(rows, ranks=2, interval=5) == 8
     assert len(rows) == 16 and sum(r["samples"] for r in rows) == 640
     assert all(r["contributed"] is True and abs(r["lr"] - 0.03) < 1e-6 for r in rows)
-    assert all(r["compute_ms"] > 0 and r["bytes_in"] > 5 * 8 * 784 for r in rows)
+    assert all(r["compute_ms"] > 0 and r["bytes_in"] >= 5 * 8 * 784 for r in rows)
     table = dpsctl("metrics", job, "--csv", parse=False).strip().splitlines()
     assert table[0].split(",")[:2] == ["round", "rank"] and len(table) == 17
 
@@ -73,6 +74,18 @@ def test_from_submit_to_completed(dpsd, dpsctl, small_digits, tmp_path):
     assert all(a.dtype == numpy.float32 and numpy.isfinite(a).all() for a in arrays.values())
     over_grpc = dpsd.export(job)
     assert all(numpy.array_equal(over_grpc[name], arrays[name]) for name in SHAPES)
+
+
+def test_status_shows_each_trainer(dpsd, dpsctl, small_digits):
+    job = submit(dpsctl, small_digits, "--trainers", 3, "--interval", 5, "--steps", 100000)
+    status = dpsd.wait_progress(job, round=2)
+    assert status["state"] == "RUNNING" and status["device"].startswith("cpu")
+    assert [t["rank"] for t in status["trainers"]] == [0, 1, 2]
+    for trainer in status["trainers"]:
+        assert TRAINER_NAMES <= set(trainer)
+        assert trainer["step"] >= 5 and trainer["loss"] > 0 and trainer["device"].startswith("cpu")
+        assert trainer["state"] in ("computing", "waiting", "reading")
+    dpsctl("cancel", job)
 
 
 def test_it_learns(dpsd, dpsctl, small_digits):
@@ -96,7 +109,7 @@ def test_synthetic_digits_need_no_files(dpsd, dpsctl):
 def test_steps_count_the_batches_of_each_trainer(dpsd, dpsctl, small_digits):
     job = submit(dpsctl, small_digits, "--trainers", 3, "--interval", 4, "--steps", 10)
     status = dpsd.wait_done(job)
-    assert [t["step"] for t in status["trainers"]] == [10, 10, 10]
+    assert last_steps(dpsctl("metrics", job)) == {0: 10, 1: 10, 2: 10}
     assert status["samples"] == 3 * 10 * 8
     # 4, 8 and the meeting at the end
     assert status["round"] == 3
@@ -110,7 +123,7 @@ def test_uneven_epoch_uses_every_sample_once(dpsd, dpsctl, uneven_digits):
     assert status["samples"] == 650
     rows = dpsctl("metrics", job)
     assert sum(r["samples"] for r in rows) == 650
-    assert sorted(t["step"] for t in status["trainers"]) == [7, 7, 7]
+    assert last_steps(rows) == {0: 7, 1: 7, 2: 7}
 
 
 def test_watch_prints_plain_lines_in_a_pipe(dpsd, dpsctl, small_digits):
@@ -137,7 +150,7 @@ def test_submit_watch_waits_for_the_end(dpsd, dpsctl, small_digits):
 
 def test_pause_holds_and_resume_goes_on(dpsd, dpsctl, small_digits):
     job = submit(dpsctl, small_digits, "--trainers", 2, "--interval", 5, "--steps", 400)
-    wait_until(lambda: dpsctl("status", job)["round"] >= 1, 60, "the first round")
+    dpsd.wait_progress(job, round=2)
     dpsctl("pause", job)
     dpsd.wait_state(job, "PAUSED")
     time.sleep(1.0)
@@ -152,7 +165,7 @@ def test_pause_holds_and_resume_goes_on(dpsd, dpsctl, small_digits):
 
 def test_cancel_ends_job_and_trainers(dpsd, dpsctl, small_digits):
     job = submit(dpsctl, small_digits, "--trainers", 2, "--interval", 5, "--steps", 100000)
-    wait_until(lambda: dpsctl("status", job)["step"] > 3, 60, "some steps")
+    dpsd.wait_progress(job, step=4)
     assert len(dpsd.trainers()) == 2
     dpsctl("cancel", job)
     dpsd.wait_state(job, "CANCELLED")
@@ -169,7 +182,7 @@ def test_a_pipe_of_jobs_runs_side_by_side(dpsd, dpsctl, small_digits):
 @pytest.mark.threads
 def test_interval_changes_at_the_next_round_for_all(dpsd, dpsctl, small_digits):
     job = submit(dpsctl, small_digits, "--trainers", 2, "--interval", 10, "--steps", 200)
-    wait_until(lambda: dpsctl("status", job)["round"] >= 2, 60, "the second round")
+    dpsd.wait_progress(job, round=2)
     dpsctl("set", job, "sync.interval=4")
     status = dpsd.wait_done(job)
     assert status["interval"] == 4 and status["step"] == 200
@@ -195,7 +208,7 @@ def test_interval_changes_at_the_next_round_for_all(dpsd, dpsctl, small_digits):
 
 def test_learning_rate_changes_at_a_round(dpsd, dpsctl, small_digits):
     job = submit(dpsctl, small_digits, "--trainers", 2, "--interval", 5, "--steps", 150)
-    wait_until(lambda: dpsctl("status", job)["round"] >= 2, 60, "the second round")
+    dpsd.wait_progress(job, round=2)
     dpsctl("set", job, "optimizer.lr=0.01")
     dpsd.wait_done(job)
     rates = {}
@@ -208,7 +221,7 @@ def test_learning_rate_changes_at_a_round(dpsd, dpsctl, small_digits):
 
 def test_checkpoint_on_request_and_restore(dpsd, dpsctl, small_digits):
     job = submit(dpsctl, small_digits, "--trainers", 1, "--interval", 5, "--steps", 60)
-    wait_until(lambda: dpsctl("status", job)["round"] >= 1, 60, "the first round")
+    dpsd.wait_progress(job, round=2)
     taken = dpsctl("checkpoint", job)
     assert taken["id"] > 0
     final = dpsd.wait_done(job)
@@ -297,6 +310,7 @@ def test_no_such_job_elsewhere(dpsd, small_digits, tmp_path):
 
 def test_wrong_settings_change_nothing(dpsd, dpsctl, small_digits):
     job = submit(dpsctl, small_digits, "--trainers", 1, "--interval", 5, "--steps", 3000)
+    dpsd.wait_progress(job, step=1)
     assert "sync.interval" in dpsd.fails(1, "set", job, "sync.interval=0")
     assert "sync.intervall" in dpsd.fails(1, "set", job, "sync.intervall=5")
     done = dpsd.ctl("set", job, "sync.interval", parse=False, check=False)
@@ -306,7 +320,7 @@ def test_wrong_settings_change_nothing(dpsd, dpsctl, small_digits):
     dpsctl("cancel", job)
 
 
-@pytest.mark.parametrize("words", [[], ["frobnicate"], ["status"], ["submit"], ["status", "x1"],
+@pytest.mark.parametrize("words", [[], ["frobnicate"], ["status"], ["submit"],
                                    ["submit", "--modell", "x"], ["export", "1"]])
 def test_wrong_usage(dpsd, words):
     done = dpsd.ctl(*words, parse=False, check=False)

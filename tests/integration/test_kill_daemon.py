@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness import check_metrics, wait_until
+from harness import check_metrics
 
 KILLS = int(os.environ.get("DPS_KILLS", "2"))
 SEED = int(os.environ.get("DPS_KILL_SEED", "1"))
@@ -78,7 +78,7 @@ def test_killed_at_once_after_submit(daemons, small_digits, undisturbed):
 def test_killed_while_paused_stays_paused(daemons, small_digits):
     daemon = daemons().start()
     job = submit(daemon, small_digits, trainers=2, steps=100000)
-    wait_until(lambda: daemon.ctl("status", job)["round"] >= 1, 60, "the first round")
+    daemon.wait_progress(job, round=2)
     daemon.ctl("pause", job)
     daemon.wait_state(job, "PAUSED")
     daemon.kill()
@@ -96,7 +96,7 @@ def test_killed_after_a_change_of_k_keeps_the_change(daemons, small_digits):
         daemon.ctl("set", job, "sync.interval=3")
         daemon.ctl("resume", job)
         if kill:
-            wait_until(lambda: daemon.ctl("status", job)["round"] >= 3, 60, "the third round")
+            daemon.wait_progress(job, round=3)
             daemon.kill()
             daemon.start()
         status = daemon.wait_done(job, seconds=600)

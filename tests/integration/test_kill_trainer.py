@@ -155,7 +155,7 @@ def test_a_trainer_that_cannot_start_fails_the_job_in_time(dpsd, dpsctl, tmp_pat
     folder = harness.digits(tmp_path, train=4000, test=10)
     job = dpsctl("submit", "--model", "mnist-cnn", "--data", folder, "--trainers", 1, "--interval", 5,
                  "--epochs", 50, "--batch", 8)["id"]
-    wait_until(lambda: dpsctl("status", job)["step"] > 0, 60, "the first step")
+    dpsd.wait_progress(job, step=1)
     for file in folder.iterdir():
         file.unlink()
     for pid, _ in dpsd.trainers():
@@ -167,7 +167,7 @@ def test_a_trainer_that_cannot_start_fails_the_job_in_time(dpsd, dpsctl, tmp_pat
 def test_eight_trainers_killed_at_once(dpsd, dpsctl, small_digits):
     job = dpsctl("submit", "--model", "mnist-cnn", "--data", small_digits, "--trainers", 8, "--interval", 5,
                  "--epochs", 2, "--batch", 8, "--seed", 1)["id"]
-    wait_until(lambda: dpsctl("status", job)["round"] >= 1, 60, "the first round")
+    dpsd.wait_progress(job, round=2)
     for pid, _ in dpsd.trainers():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -56,7 +56,7 @@ def test_sigterm_checkpoints_and_restart_goes_on(daemons, small_digits):
     daemon = daemons().start()
     expected = daemon.wait_done(submit(daemon, small_digits))
     job = submit(daemon, small_digits)
-    wait_until(lambda: daemon.ctl("status", job)["step"] >= 23, 120, "some steps")
+    daemon.wait_progress(job, step=23)
     reached = daemon.ctl("status", job)["step"]
     start = time.monotonic()
     assert daemon.terminate() == 0
@@ -83,7 +83,7 @@ def test_idle_daemon_ends_at_once(daemons, sig):
 def test_second_sigterm_changes_nothing(daemons, small_digits):
     daemon = daemons().start()
     job = submit(daemon, small_digits, steps=100000)
-    wait_until(lambda: daemon.ctl("status", job)["step"] >= 5, 60, "some steps")
+    daemon.wait_progress(job, step=5)
     daemon.process.terminate()
     with contextlib.suppress(ProcessLookupError):
         daemon.process.terminate()
@@ -118,7 +118,7 @@ def test_systemd_is_told(daemons, notify, small_digits):
     job = submit(daemon, small_digits, steps=100000)
     wait_until(lambda: any("1 job" in line or "running" in line.lower() for line in notify.lines("STATUS=")), 30,
                f"a STATUS about the job in {notify.messages}")
-    wait_until(lambda: daemon.ctl("status", job)["step"] > 0, 60, "a step")
+    daemon.wait_progress(job, step=1)
     daemon.terminate()
     assert notify.lines("STOPPING=1")
     order = [line.split("=")[0] for _, line in notify.messages]
