@@ -187,9 +187,7 @@ static void job_left(Job *job)
 {
     for (uint32_t r = 0; r < job->spec.trainers; r++)
         manager_unplace(job->manager, job->members[r].lane);
-    job->result_round = job->round.number;
-    job->result_step = job_step(job);
-    job->result_epoch = job_epoch(job);
+    (void)result_summarise(job); /* without it status tells less */
     members_free(job);
     job->dealer = dealer_free(job->dealer);
     free(job->engines);

@@ -1,7 +1,5 @@
 #include "job/job_internal.h"
-#include "job/json.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,6 +35,7 @@ Job *job_free(Job *job)
     members_free(job);
     dealer_free(job->dealer);
     free(job->engines);
+    free(job->summary);
     checkpoint_drop(job);
     job_plan_free(&job->plan);
     free(job->owner);
@@ -74,48 +73,6 @@ void job_touch(Job *job)
     job->changes++;
 }
 
-/* ---- what is kept of a job besides its spec ----------------------------------------------------
- */
-
-static char *result_json(const Job *job)
-{
-    cJSON *json = cJSON_CreateObject();
-    char checksum[24], *text = NULL;
-    snprintf(checksum, sizeof checksum, "%016" PRIx64, job->checksum);
-    if (json && cJSON_AddNumberToObject(json, "round", (double)job->round.number) &&
-        cJSON_AddNumberToObject(json, "step", (double)job_step(job)) &&
-        cJSON_AddNumberToObject(json, "epoch", (double)job_epoch(job)) &&
-        cJSON_AddNumberToObject(json, "samples", (double)job->samples) &&
-        cJSON_AddNumberToObject(json, "loss", (double)job->last_loss) &&
-        cJSON_AddNumberToObject(json, "lr", (double)job->settings.lr) &&
-        cJSON_AddNumberToObject(json, "interval", job->settings.interval) &&
-        cJSON_AddStringToObject(json, "checksum", checksum))
-        text = cJSON_PrintUnformatted(json);
-    cJSON_Delete(json);
-    return text;
-}
-
-int job_restore_result(Job *job, const char *text)
-{
-    cJSON *json = cJSON_Parse(text);
-    if (!json)
-        return -EBADMSG;
-    job->result_round = job->round.number = (uint64_t)json_double(json, "round");
-    job->result_step = (uint64_t)json_double(json, "step");
-    job->result_epoch = (uint64_t)json_double(json, "epoch");
-    job->samples = (uint64_t)json_double(json, "samples");
-    job->last_loss = (float)json_double(json, "loss");
-    if (json_double(json, "interval") > 0) {
-        job->settings.interval = (uint32_t)json_double(json, "interval");
-        job->settings.lr = (float)json_double(json, "lr");
-    }
-    const cJSON *checksum = cJSON_GetObjectItemCaseSensitive(json, "checksum");
-    if (cJSON_IsString(checksum))
-        job->checksum = strtoull(checksum->valuestring, NULL, 16);
-    cJSON_Delete(json);
-    return 0;
-}
-
 static void log_save_failed(void *data, int r, const Error *err)
 {
     const Job *job = data;
@@ -142,6 +99,13 @@ void job_save(Job *job, StoreDone done, void *data)
     }
 }
 
+/* The round in progress; of a job that has completed, the last one that was. */
+static uint64_t shown_round(const Job *job)
+{
+    uint64_t round = job->members ? job->round.number : job->result_round;
+    return round - (job->state == JOB_COMPLETED && round > 0);
+}
+
 void job_event(Job *job, const char *kind, const char *who, const char *format, ...)
 {
     char text[JOB_TEXT_MAX];
@@ -151,7 +115,7 @@ void job_event(Job *job, const char *kind, const char *who, const char *format, 
     va_end(args);
     EventRecord event = {.job = job->id,
                          .unix_ms = clock_unix_ms(),
-                         .round = job->round.number,
+                         .round = shown_round(job),
                          .kind = (char *)kind,
                          .who = (char *)(who ? who : "dpsd"),
                          .text = text};
@@ -243,14 +207,7 @@ static uint64_t samples_total(const JobSpec *spec)
 
 uint32_t job_member_count(const Job *job)
 {
-    return job->members ? job->spec.trainers : 0;
-}
-
-/* The round in progress; of a job that has completed, the last one that was. */
-static uint64_t shown_round(const Job *job)
-{
-    uint64_t round = job->members ? job->round.number : job->result_round;
-    return round - (job->state == JOB_COMPLETED && round > 0);
+    return job->members || job->summary ? job->spec.trainers : 0;
 }
 
 void job_status(Job *job, JobStatus *ret)
@@ -269,7 +226,7 @@ void job_status(Job *job, JobStatus *ret)
         .state = job->state,
         .reason = job->reason,
         .owner = job->owner,
-        .device = job->spec.device,
+        .device = strcmp(job->spec.device, "auto") == 0 ? "cpu" : job->spec.device,
         .spec = &job->spec,
         .plan = job_plan(job),
         .settings = job->settings,
@@ -301,6 +258,11 @@ static void answer(JobDone done, void *data, int r, const char *format, ...)
 
 static void refuse_state(const Job *job, const char *verb, JobDone done, void *data)
 {
+    if (job->phase == PHASE_LOADING || job->phase == PHASE_HOSTING) {
+        answer(done, data, -EAGAIN, "job %llu is being loaded; try again in a moment",
+               (unsigned long long)job->id);
+        return;
+    }
     answer(done, data, -ESTALE, "job %llu is %s and cannot be %s", (unsigned long long)job->id,
            job_state_name(job->state), verb);
 }
@@ -352,6 +314,12 @@ void job_checkpoint(Job *job, JobCheckpointed done, void *data)
         return;
     }
     Error err;
+    if (job->phase == PHASE_LOADING || job->phase == PHASE_HOSTING) {
+        error_set(&err, -EAGAIN, "job %llu is being loaded; try again in a moment",
+                  (unsigned long long)job->id);
+        done(data, -EAGAIN, &err, NULL);
+        return;
+    }
     error_set(
         &err, -ESTALE,
         "job %llu is %s and has no replicas to save; `dpsctl checkpoints` lists what is there",

@@ -61,6 +61,14 @@ typedef struct ManagedTrainer {
     char last_end[80];
 } ManagedTrainer;
 
+/* What is told of a rank once its replica is gone. */
+typedef struct RankSummary {
+    uint64_t step;
+    float loss;
+    unsigned restarts;
+    bool dropped;
+} RankSummary;
+
 struct Member {
     Job *job;
     uint32_t rank;
@@ -165,6 +173,7 @@ struct Job {
     uint64_t rate_mark_us, rate_mark_samples;
     double rate;
     float last_loss;
+    RankSummary *summary;                             /* spec.trainers, or NULL */
     uint64_t result_round, result_step, result_epoch; /* of a job that is not loaded */
 };
 
@@ -180,11 +189,16 @@ void job_event(Job *job, const char *kind, const char *who, const char *format, 
     __attribute__((format(printf, 4, 5)));
 uint64_t job_step(const Job *job);
 uint64_t job_epoch(const Job *job);
-int job_restore_result(Job *job, const char *json);
 /* Answers a job_restore that is under way. */
 void job_load_answer(Job *job, int r, const char *sentence);
 /* Ends a loaded job in FAILED. */
 void job_fail(Job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* result.c */
+char *result_json(const Job *job); /* NULL: out of memory */
+int result_read(Job *job, const char *json);
+/* Of a job whose replicas go. -ENOMEM */
+int result_summarise(Job *job);
 
 /* advance.c */
 void job_advance(Job *job);

@@ -126,7 +126,7 @@ int job_spec_resolve(JobSpec *spec, const JobDefaults *defaults, JobPlan *ret, E
     JobPlan plan = {0};
     int r = zoo_find(spec->model, &plan.model, err);
     if (r < 0)
-        return r;
+        return r == -ENOENT ? -EINVAL : r;
     if (!isfinite(spec->lr) || spec->lr < 0)
         return error_set(err, -EINVAL, "lr is %g; it must be a positive number", (double)spec->lr);
     fill_defaults(spec, defaults, plan.model);
@@ -144,7 +144,8 @@ int job_spec_resolve(JobSpec *spec, const JobDefaults *defaults, JobPlan *ret, E
     if (r == 0)
         r = build_model(spec, &plan, err);
     if (r < 0)
-        return r;
+        return r == -ENOENT ? -EINVAL
+                            : r; /* a name that is none is a wrong argument of this call */
     spec->lr = plan.optimizer.lr;
     *ret = plan;
     return 0;

@@ -313,10 +313,11 @@ static int take_record(JobManager *manager, const JobRecord *record)
     if (r < 0)
         return r;
     job->state = (JobState)record->state;
+    job->live_since_us = clock_monotonic_us();
     job->created_ms = record->created_ms;
     snprintf(job->reason, sizeof job->reason, "%s", record->reason ? record->reason : "");
     if (record->result)
-        (void)job_restore_result(job, record->result);
+        (void)result_read(job, record->result);
     return 0;
 }
 

@@ -451,11 +451,28 @@ static void name_awaited(Job *job, char *text, size_t size)
     }
 }
 
+static void summary_status(const Job *job, uint32_t rank, MemberStatus *ret)
+{
+    const RankSummary *summary = &job->summary[rank];
+    *ret = (MemberStatus){.rank = rank,
+                          .state = summary->dropped ? "dropped" : "done",
+                          .step = summary->step,
+                          .loss = summary->loss,
+                          .restarts = summary->restarts,
+                          .device = "",
+                          .waiting_for = "",
+                          .client = ""};
+}
+
 void job_member_status(Job *job, uint32_t rank, MemberStatus *ret)
 {
     static char awaited[JOB_TEXT_MAX]; /* loop thread only; valid until the next call */
-    Member *member = &job->members[rank];
     awaited[0] = '\0';
+    if (!job->members) {
+        summary_status(job, rank, ret);
+        return;
+    }
+    Member *member = &job->members[rank];
     if (member->arrived_us)
         name_awaited(job, awaited, sizeof awaited);
     *ret = (MemberStatus){

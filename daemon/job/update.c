@@ -46,9 +46,6 @@ static int check(const Job *job, const SettingText *settings, size_t n, Error *e
     if (job_state_is_final(job->state) || job->finishing)
         return error_set(err, -ESTALE, "job %llu is %s; its settings are history",
                          (unsigned long long)job->id, job_state_name(job->state));
-    if (job->phase != PHASE_LIVE && job->phase != PHASE_IDLE)
-        return error_set(err, -EAGAIN, "job %llu is being loaded; try again in a moment",
-                         (unsigned long long)job->id);
     if (n == 0)
         return error_set(err, -EINVAL, "no setting was given");
     if (job->n_pending + job->unsaved_settings + n > JOB_MAX_PENDING_SETTINGS)
@@ -61,6 +58,9 @@ static int check(const Job *job, const SettingText *settings, size_t n, Error *e
         if (r < 0)
             return r;
     }
+    if (job->phase != PHASE_LIVE && job->phase != PHASE_IDLE)
+        return error_set(err, -EAGAIN, "job %llu is being loaded; try again in a moment",
+                         (unsigned long long)job->id);
     return 0;
 }
 

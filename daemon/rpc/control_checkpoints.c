@@ -27,15 +27,20 @@ static void on_checkpointed(void *data, int r, const Error *err, const Checkpoin
     Dps__V1__CheckpointInfo info;
     if (r == 0)
         pack_checkpoint(record, &info);
-    pending_reply(data, r, err, r == 0 ? &info.base : NULL);
+    retry_reply(data, r, err, r == 0 ? &info.base : NULL);
+}
+
+static void attempt_checkpoint(Retry *retry)
+{
+    const Dps__V1__JobRequest *request = (const Dps__V1__JobRequest *)retry->message;
+    job_checkpoint(manager_find(retry->pending.services->jobs, request->job), on_checkpointed,
+                   retry);
 }
 
 void control_checkpoint(Call *call, const ProtobufCMessage *message, void *server)
 {
-    Job *job = call_find_job(call, server, ((const Dps__V1__JobRequest *)message)->job);
-    Pending *pending = job ? pending_new(call, server, sizeof *pending) : NULL;
-    if (pending)
-        job_checkpoint(job, on_checkpointed, pending);
+    if (call_find_job(call, server, ((const Dps__V1__JobRequest *)message)->job))
+        retry_begin(call, server, attempt_checkpoint);
 }
 
 static void on_listed(void *data, int r, const Error *err, const CheckpointRecord *records,

@@ -89,79 +89,108 @@ void control_list(Call *call, const ProtobufCMessage *message, void *server)
         packed_status_free(packed[--n]);
 }
 
-/* ---- states
- * --------------------------------------------------------------------------------------- */
+/* ---- states ---- */
 
 static void on_changed(void *data, int r, const Error *err)
 {
-    Pending *pending = data;
-    reply_status(pending, r, err, manager_find(pending->services->jobs, pending->id));
+    Retry *retry = data;
+    Job *job = manager_find(retry->pending.services->jobs, retry->pending.id);
+    PackedStatus *packed = NULL;
+    Error problem;
+    if (r == 0 && (r = pack_status(job, true, &packed)) < 0) {
+        error_set(&problem, r, "dpsd is out of memory");
+        err = &problem;
+    }
+    retry_reply(retry, r, err, packed ? &packed_status_message(packed)->base : NULL);
+    packed_status_free(packed);
 }
 
 typedef void (*JobVerb)(Job *job, const char *who, JobDone done, void *data);
 
-static void change(Call *call, const ProtobufCMessage *message, void *server, JobVerb verb)
+static void attempt_verb(Retry *retry, JobVerb verb)
 {
-    Job *job = call_find_job(call, server, ((const Dps__V1__JobRequest *)message)->job);
-    Pending *pending = job ? pending_new(call, server, sizeof *pending) : NULL;
-    if (!pending)
-        return;
-    pending->id = job_id(job);
-    verb(job, call_peer(call), on_changed, pending);
+    const Dps__V1__JobRequest *request = (const Dps__V1__JobRequest *)retry->message;
+    retry->pending.id = request->job;
+    verb(manager_find(retry->pending.services->jobs, request->job), call_peer(retry->pending.call),
+         on_changed, retry);
+}
+
+static void attempt_pause(Retry *retry)
+{
+    attempt_verb(retry, job_pause);
+}
+
+static void attempt_resume(Retry *retry)
+{
+    attempt_verb(retry, job_resume);
+}
+
+static void attempt_cancel(Retry *retry)
+{
+    attempt_verb(retry, job_cancel);
+}
+
+static void attempt_restore(Retry *retry)
+{
+    const Dps__V1__RestoreRequest *request = (const Dps__V1__RestoreRequest *)retry->message;
+    retry->pending.id = request->job;
+    job_restore(manager_find(retry->pending.services->jobs, request->job), request->checkpoint,
+                call_peer(retry->pending.call), on_changed, retry);
 }
 
 void control_pause(Call *call, const ProtobufCMessage *message, void *server)
 {
-    change(call, message, server, job_pause);
+    if (call_find_job(call, server, ((const Dps__V1__JobRequest *)message)->job))
+        retry_begin(call, server, attempt_pause);
 }
 
 void control_resume(Call *call, const ProtobufCMessage *message, void *server)
 {
-    change(call, message, server, job_resume);
+    if (call_find_job(call, server, ((const Dps__V1__JobRequest *)message)->job))
+        retry_begin(call, server, attempt_resume);
 }
 
 void control_cancel(Call *call, const ProtobufCMessage *message, void *server)
 {
-    change(call, message, server, job_cancel);
+    if (call_find_job(call, server, ((const Dps__V1__JobRequest *)message)->job))
+        retry_begin(call, server, attempt_cancel);
 }
 
 void control_restore(Call *call, const ProtobufCMessage *message, void *server)
 {
-    const Dps__V1__RestoreRequest *request = (const Dps__V1__RestoreRequest *)message;
-    Job *job = call_find_job(call, server, request->job);
-    Pending *pending = job ? pending_new(call, server, sizeof *pending) : NULL;
-    if (!pending)
-        return;
-    pending->id = job_id(job);
-    job_restore(job, request->checkpoint, call_peer(call), on_changed, pending);
+    if (call_find_job(call, server, ((const Dps__V1__RestoreRequest *)message)->job))
+        retry_begin(call, server, attempt_restore);
 }
 
-/* ---- settings
- * --------------------------------------------------------------------------------------- */
+/* ---- settings ---- */
+
+enum { MAX_SETTINGS = 32 }; /* at once: there are not that many names */
 
 static void on_updated(void *data, int r, const Error *err, uint64_t round)
 {
     Dps__V1__UpdateReply reply = DPS__V1__UPDATE_REPLY__INIT;
     reply.round = round;
-    pending_reply(data, r, err, &reply.base);
+    retry_reply(data, r, err, &reply.base);
+}
+
+static void attempt_update(Retry *retry)
+{
+    const Dps__V1__UpdateRequest *request = (const Dps__V1__UpdateRequest *)retry->message;
+    SettingText settings[MAX_SETTINGS];
+    for (size_t i = 0; i < request->n_settings; i++)
+        settings[i] = (SettingText){request->settings[i]->key, request->settings[i]->value};
+    job_update(manager_find(retry->pending.services->jobs, request->job), settings,
+               request->n_settings, call_peer(retry->pending.call), on_updated, retry);
 }
 
 void control_update(Call *call, const ProtobufCMessage *message, void *server)
 {
-    enum { MAX_SETTINGS = 32 }; /* there are not that many names */
     const Dps__V1__UpdateRequest *request = (const Dps__V1__UpdateRequest *)message;
-    SettingText settings[MAX_SETTINGS];
-    Job *job = call_find_job(call, server, request->job);
-    if (!job)
+    if (!call_find_job(call, server, request->job))
         return;
-    if (request->n_settings > MAX_SETTINGS) {
+    if (request->n_settings > MAX_SETTINGS)
         call_fail(call, GRPC_INVALID_ARGUMENT, "%zu settings at once; the most is %d",
                   request->n_settings, MAX_SETTINGS);
-        return;
-    }
-    for (size_t i = 0; i < request->n_settings; i++)
-        settings[i] = (SettingText){request->settings[i]->key, request->settings[i]->value};
-    Pending *pending = pending_new(call, server, sizeof *pending);
-    if (pending)
-        job_update(job, settings, request->n_settings, call_peer(call), on_updated, pending);
+    else
+        retry_begin(call, server, attempt_update);
 }

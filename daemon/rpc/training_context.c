@@ -87,7 +87,7 @@ static bool view_gradient(Call *call, const Session *session, const Dps__V1__Ten
     if (!fits)
         call_fail(call, GRPC_INVALID_ARGUMENT,
                   "output_gradient is %s; the model's output is F32 %s",
-                  tensor_format(ret, got, sizeof got), shape_format(output, wanted, sizeof wanted));
+                  tensor_format(ret, got, sizeof got), shape_format(&shape, wanted, sizeof wanted));
     return fits;
 }
 

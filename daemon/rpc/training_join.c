@@ -21,46 +21,55 @@ static void pack_model(const JobPlan *plan, Dps__V1__Normalisation *normalisatio
     reply->normalisation = normalisation;
 }
 
-static void reply_joined(Call *call, const Services *services, const Session *session)
+static void pack_joined(const Services *services, const Session *session,
+                        Dps__V1__Normalisation *normalisation, Dps__V1__JoinReply *reply)
 {
     const Member *member = session_member(session);
     const Job *job = member_job(member);
     const SessionLimits *limits = session_limits(services->sessions);
-    Dps__V1__Normalisation normalisation = DPS__V1__NORMALISATION__INIT;
+    reply->session = session_id(session);
+    reply->rank = member_rank(member);
+    reply->step = member_step(member);
+    reply->round = member_round(member);
+    reply->samples = job_spec(job)->samples;
+    reply->batch = job_spec(job)->batch;
+    reply->window = limits->window;
+    reply->max_contexts = limits->contexts;
+    reply->lease_ms = (uint32_t)(limits->lease_us / 1000);
+    pack_model(job_plan(job), normalisation, reply);
+}
+
+static int open_session(Call *call, Services *services, const Dps__V1__JoinRequest *request,
+                        Session **ret, Error *err)
+{
+    bool ranked = request->want_case == DPS__V1__JOIN_REQUEST__WANT_RANK;
+    JoinWant want = {.any_rank = !ranked,
+                     .rank = ranked ? request->rank : 0,
+                     .own_data = request->own_data,
+                     .token = request->token,
+                     .client = *request->client ? request->client : call_peer(call)};
+    Job *job = manager_find(services->jobs, request->job);
+    return session_open(services->sessions, job, &want, call_connection(call), ret, err);
+}
+
+static void attempt(Retry *retry)
+{
     Dps__V1__JoinReply reply = DPS__V1__JOIN_REPLY__INIT;
-    reply.session = session_id(session);
-    reply.rank = member_rank(member);
-    reply.step = member_step(member);
-    reply.round = member_round(member);
-    reply.samples = job_spec(job)->samples;
-    reply.batch = job_spec(job)->batch;
-    reply.window = limits->window;
-    reply.max_contexts = limits->contexts;
-    reply.lease_ms = (uint32_t)(limits->lease_us / 1000);
-    pack_model(job_plan(job), &normalisation, &reply);
-    call_reply(call, &reply.base);
+    Dps__V1__Normalisation normalisation = DPS__V1__NORMALISATION__INIT;
+    Services *services = retry->pending.services;
+    Session *session;
+    Error err = {0};
+    int r = open_session(retry->pending.call, services, (Dps__V1__JoinRequest *)retry->message,
+                         &session, &err);
+    if (r == 0)
+        pack_joined(services, session, &normalisation, &reply);
+    retry_reply(retry, r, &err, &reply.base);
 }
 
 void training_join(Call *call, const ProtobufCMessage *message, void *server)
 {
-    Services *services = server;
-    const Dps__V1__JoinRequest *request = (const Dps__V1__JoinRequest *)message;
-    Job *job = call_find_job(call, services, request->job);
-    if (!job)
-        return;
-    JoinWant want = {.any_rank = request->want_case != DPS__V1__JOIN_REQUEST__WANT_RANK,
-                     .rank =
-                         request->want_case == DPS__V1__JOIN_REQUEST__WANT_RANK ? request->rank : 0,
-                     .own_data = request->own_data,
-                     .token = request->token,
-                     .client = *request->client ? request->client : call_peer(call)};
-    Session *session;
-    Error err = {0};
-    int r = session_open(services->sessions, job, &want, call_connection(call), &session, &err);
-    if (r < 0)
-        call_fail_error(call, r, &err);
-    else
-        reply_joined(call, services, session);
+    if (call_find_job(call, server, ((const Dps__V1__JoinRequest *)message)->job))
+        retry_begin(call, server, attempt);
 }
 
 void training_leave(Call *call, const ProtobufCMessage *message, void *server)

@@ -20,7 +20,7 @@ typedef struct Stream {
     unsigned under_way; /* batches given to the session */
     bool holding;       /* a message was taken and the next is not asked for yet */
     bool half_closed;
-    uint64_t bytes_out;
+    uint64_t bytes_in; /* of the call, as far as counted for the session */
 } Stream;
 
 /* Batches under way still call back: the last of them frees. */
@@ -206,9 +206,12 @@ static void on_message(Call *call, const ProtobufCMessage *message, void *data)
     Stream *stream = data;
     const Dps__V1__TrainRequest *request = (const Dps__V1__TrainRequest *)message;
     Error err = {0};
-    (void)call;
     stream->under_way++; /* keeps the stream while session_train may call back at once */
     stream->holding = true;
+    uint64_t bytes_in = call_bytes_in(call);
+    if (stream->session)
+        session_add_bytes(stream->session, bytes_in - stream->bytes_in, 0);
+    stream->bytes_in = bytes_in;
     int r = stream->session ? take_batch(stream, request, &err) : start(stream, request, &err);
     stream->under_way--;
     if (r < 0 && stream->call)

@@ -17,6 +17,20 @@ typedef struct BackwardOp {
     void *data;
 } BackwardOp;
 
+/* The dimensions behind the batch were checked where the tensor was unpacked. */
+static void refuse_shape(BackwardOp *backward, const SessionContext *entry)
+{
+    char got[100], wanted[100];
+    const Graph *graph = job_plan(member_job(backward->op.session->member))->graph;
+    const Shape *output = graph_value_shape(graph, graph_output(graph));
+    Shape has = shape_at_batch(output, backward->elements / shape_elements(output, 1));
+    Shape wants = shape_at_batch(output, context_samples(entry->context));
+    op_refuse(&backward->op, -EINVAL,
+              "output_gradient is F32 %s; the output of context %llu is F32 %s",
+              shape_format(&has, got, sizeof got), (unsigned long long)backward->id,
+              shape_format(&wants, wanted, sizeof wanted));
+}
+
 static void backward_prepare(Op *op)
 {
     BackwardOp *backward = (BackwardOp *)op;
@@ -24,10 +38,7 @@ static void backward_prepare(Op *op)
     if (!entry)
         return;
     if (entry->elements != backward->elements) {
-        op_refuse(op, -EINVAL,
-                  "output_gradient has %lld elements; the output of context %llu has %lld",
-                  (long long)backward->elements, (unsigned long long)backward->id,
-                  (long long)entry->elements);
+        refuse_shape(backward, entry);
         return;
     }
     backward->context = entry->context;

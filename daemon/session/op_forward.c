@@ -42,8 +42,7 @@ static bool book(Op *op)
     ForwardOp *forward = (ForwardOp *)op;
     if (op->session) {
         op->session->forwards--;
-        session_add_bytes(op->session, forward->batch.bytes,
-                          (uint64_t)forward->elements * sizeof(float));
+        session_add_bytes(op->session, 0, (uint64_t)forward->elements * sizeof(float));
     }
     if (forward->context)
         forward->id = session_keep_context(op, forward->context, forward->elements);

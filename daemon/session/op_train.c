@@ -42,10 +42,8 @@ static bool book(Op *op)
 {
     TrainOp *train = (TrainOp *)op;
     Session *session = op->session;
-    if (session) {
+    if (session)
         session->trains--;
-        session_add_bytes(session, train->batch.bytes, 0);
-    }
     if (op->started_us && op->r == 0) { /* done, whether its session is still there or not */
         StepAccount account = session_account(session, train->result.loss,
                                               train->batch.batch.samples, train->result.compute_us);

@@ -46,6 +46,11 @@ uint64_t session_id(const Session *session)
     return session->id;
 }
 
+uint64_t session_connection(const Session *session)
+{
+    return session->connection;
+}
+
 Member *session_member(const Session *session)
 {
     return session->member;
@@ -178,7 +183,7 @@ static void on_member_end(void *data, const char *reason)
 
 static const MemberEvents member_events = {.on_ready = on_member_ready, .on_end = on_member_end};
 
-/* Numbers that cannot be guessed: a session may be used from any connection that knows it. */
+/* Numbers that cannot be guessed, so that a stale one is never somebody else's. */
 static uint64_t new_id(SessionTable *table)
 {
     uint64_t id = 0;

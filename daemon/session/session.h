@@ -47,6 +47,7 @@ int session_find(SessionTable *table, uint64_t id, Session **ret, Error *err);
 void session_leave(Session *session);
 
 uint64_t session_id(const Session *session);
+uint64_t session_connection(const Session *session);
 Member *session_member(const Session *session);
 
 /* Bytes of messages that went over the wire for this session; they go into the round's metrics. */
@@ -70,7 +71,6 @@ typedef struct OwnedBatch {
     Batch batch;
     void *owner;
     void (*release)(void *owner);
-    uint64_t bytes; /* on the wire */
 } OwnedBatch;
 
 typedef struct TrainResult {
