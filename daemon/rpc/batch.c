@@ -166,6 +166,6 @@ int batch_from_tensors(const JobPlan *plan, ProtobufCMessage *message, const Dps
         return r;
     }
     memory->message = message;
-    *ret = (OwnedBatch){.batch = batch, .owner = memory, .release = release, .bytes = input.bytes};
+    *ret = (OwnedBatch){.batch = batch, .owner = memory, .release = release};
     return 0;
 }
