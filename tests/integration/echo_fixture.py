@@ -197,18 +197,22 @@ class Raw:
         self.socket = server.connect()
         self.headers, self.data, self.resets, self.goaway = {}, {}, {}, None
         self.windows, self.pongs = {}, 0
-        self.over = threading.Event()
+        self.over, self.agreed = threading.Event(), threading.Event()
+        self.sending = threading.Lock()
         self.inflater = Inflater()
         if greet:
             settings = struct.pack(">HI", 4, window) if window is not None else b""
             self.send(PREFACE + frame(SETTINGS, payload=settings))
         if reading:
             threading.Thread(target=self._read, daemon=True).start()
+        if greet and reading:  # until then the server's windows are the protocol's small ones
+            assert self.agreed.wait(15 * SCALE)
 
     def send(self, data):
         """False when the server has closed."""
         try:
-            self.socket.sendall(data)
+            with self.sending:
+                self.socket.sendall(data)
             return True
         except OSError:
             return False
@@ -252,6 +256,9 @@ class Raw:
             self.goaway = struct.unpack(">I", payload[4:8])[0]
         elif kind == WINDOW:
             self.windows[stream] = self.windows.get(stream, 0) + struct.unpack(">I", payload)[0]
+        elif kind == SETTINGS and not flags & ACK:
+            self.send(frame(SETTINGS, ACK))
+            self.agreed.set()
         elif kind == PING and flags & ACK:
             self.pongs += 1
         elif kind == PING:
