@@ -91,6 +91,7 @@ struct Member {
     ManagedTrainer managed;
     Snapshot *cut; /* host memory of this rank's part of a cut; kept between cuts */
     bool leaves;   /* its trainer left while it waited for the meeting: it goes after it */
+    bool drops;    /* to be dropped as soon as its step in flight is done */
 };
 
 /* A task of the job itself on a lane. Embedded first in the message of its kind. */

@@ -57,6 +57,19 @@ bool member_arrived(Member *member)
            !dealer_has_step(job->dealer, member->rank, member->step);
 }
 
+/* Batches may have come to who had none left. */
+static void wait_no_longer(Job *job)
+{
+    uint64_t now = clock_monotonic_us();
+    for (uint32_t r = 0; r < job->spec.trainers; r++) {
+        Member *member = &job->members[r];
+        if (!member->arrived_us || member_arrived(member))
+            continue;
+        member->account.wait_us += now - member->arrived_us;
+        member->arrived_us = 0;
+    }
+}
+
 /* ---- coming ------------------------------------------------------------------------------------
  */
 
@@ -151,7 +164,7 @@ int job_join(Job *job, const JoinWant *want, const MemberEvents *events, void *d
     if (!member->ever_joined || job->spec.external_trainers)
         log_job(LOG_INFO, job->id, (int)member->rank, "trainer joined (%s)", member->client);
     member->ever_joined = true;
-    member->leaves = false;
+    member->leaves = member->drops = false;
     job_touch(job);
     *ret = member;
     return 0;
@@ -228,10 +241,30 @@ static bool take_out(Member *member, const char *why)
     return true;
 }
 
+/* The batch of a step in flight is used: it must not be dealt again. */
 void member_drop(Member *member, const char *why)
 {
-    if (take_out(member, why))
+    if (member->busy) {
+        member->drops = true;
+        if (why != member->absent_why)
+            snprintf(member->absent_why, sizeof member->absent_why, "%s", why);
+        return;
+    }
+    if (take_out(member, why)) {
+        wait_no_longer(member->job);
         job_advance(member->job);
+    }
+}
+
+static void drop_after_step(Member *member)
+{
+    member->drops = false;
+    if (member->job->phase != PHASE_LIVE || member->job->finishing)
+        return;
+    if (member_arrived(member)) /* its part of the round still counts */
+        member->leaves = true;
+    else
+        member_drop(member, member->absent_why);
 }
 
 void members_turn_over(Job *job)
@@ -341,7 +374,8 @@ bool member_has_step(Member *member)
 bool member_may_step(Member *member)
 {
     return member->job->state == JOB_RUNNING && !member->job->finishing &&
-           member_may_touch(member) && member->place == MEMBER_LIVE && !member_arrived(member);
+           member_may_touch(member) && member->place == MEMBER_LIVE && !member->drops &&
+           !member_arrived(member);
 }
 
 void member_set_reading(Member *member, bool reading)
@@ -365,9 +399,12 @@ static void done(Task *task)
 {
     MemberTask *member_task = (MemberTask *)task;
     Job *job = member_task->member->job;
-    member_task->member->busy = false;
+    Member *member = member_task->member;
+    member->busy = false;
     job->tasks--;
     member_task->finished(member_task); /* frees the task */
+    if (member->drops && !member->busy)
+        drop_after_step(member);
     job_advance(job);
 }
 
