@@ -15,6 +15,14 @@ static void on_backoff(void *data)
     start(data);
 }
 
+static bool all_given_up(const Job *job)
+{
+    for (uint32_t r = 0; r < job->spec.trainers; r++)
+        if (!job->members[r].managed.given_up)
+            return false;
+    return true;
+}
+
 static void give_up(Member *member)
 {
     Job *job = member->job;
@@ -23,7 +31,7 @@ static void give_up(Member *member)
     snprintf(why, sizeof why, "its trainer ended %u times without a step, last with %s",
              member->managed.fruitless, member->managed.last_end);
     member_drop(member, why);
-    if (job->phase == PHASE_LIVE && members_live(job) == 0)
+    if (job->phase == PHASE_LIVE && all_given_up(job))
         job_fail(job, "rank %u: %s; the log has what it said", member->rank, why);
 }
 
