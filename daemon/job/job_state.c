@@ -17,8 +17,9 @@ static const StateEntry states[JOB_STATE_COUNT] = {
                          TO(JOB_CANCELLED),
                      false},
     [JOB_PAUSED] = {"PAUSED",
-                    TO(JOB_RUNNING) | TO(JOB_RECOVERING) | TO(JOB_FAILED) | TO(JOB_CANCELLED),
-                    false},
+                    TO(JOB_RUNNING) | TO(JOB_RECOVERING) | TO(JOB_COMPLETED) | TO(JOB_FAILED) |
+                        TO(JOB_CANCELLED),
+                    false}, /* COMPLETED: paused during its last meeting */
     [JOB_RECOVERING] = {"RECOVERING",
                         TO(JOB_RUNNING) | TO(JOB_PAUSED) | TO(JOB_FAILED) | TO(JOB_CANCELLED),
                         false},
