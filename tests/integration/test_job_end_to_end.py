@@ -56,7 +56,8 @@ def test_from_submit_to_completed(dpsd, dpsctl, small_digits, tmp_path):
     assert check_metrics(rows, ranks=2, interval=5) == 8
     assert len(rows) == 16 and sum(r["samples"] for r in rows) == 640
     assert all(r["contributed"] is True and abs(r["lr"] - 0.03) < 1e-6 for r in rows)
-    assert all(r["compute_ms"] > 0 and r["bytes_in"] >= 5 * 8 * 784 for r in rows)
+    assert all(r["compute_ms"] > 0 and r["bytes_in"] > 0 and r["bytes_out"] > 0 for r in rows), rows
+    assert sum(r["bytes_in"] for r in rows) >= 640 * 784
     table = dpsctl("metrics", job, "--csv", parse=False).strip().splitlines()
     assert table[0].split(",")[:2] == ["round", "rank"] and len(table) == 17
 

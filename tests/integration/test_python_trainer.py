@@ -285,8 +285,16 @@ def test_unknown_context_session_and_job(dpsd, job, clients):
     refused(lambda: Client(dpsd, 4711), grpc.StatusCode.NOT_FOUND, 4711)
 
 
+def test_sessions_belong_to_their_connection(dpsd, job, clients):
+    owner = clients(dpsd, job)
+    channel = dpsd.new_channel()
+    thief = harness.stubs().grpc.TrainingStub(channel)
+    request = owner.pb.ForwardRequest(session=owner.session, x=to_tensor(numpy.zeros((1, 1, 28, 28), "f4")))
+    refused(lambda: thief.Forward(request, timeout=CALL_S), grpc.StatusCode.PERMISSION_DENIED)
+    channel.close()
+
+
 def test_session_numbers_cannot_be_guessed(dpsd, clients):
-    """Who knows the number has the session, whatever connection they come by."""
     job = dpsd.submit(steps=10, trainers=8)
     numbers = sorted(clients(dpsd, job).session for _ in range(8))
     assert min(b - a for a, b in zip(numbers, numbers[1:])) > 1 << 32

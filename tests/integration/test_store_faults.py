@@ -41,48 +41,59 @@ def submit(daemon, data, *options, trainers=2, steps=40, interval=2):
                       "--steps", steps, "--batch", 8, "--seed", 1, *options)["id"]
 
 
-@root_only
-def test_full_disk(daemons, small_disk, small_digits):
-    """Checkpoints of mnist-cnn take some 5 MB a replica: 24 MB do not hold many. Training goes on,
-    the failure is said, what was saved stays, and when there is room again, all is well."""
-    disk = small_disk("24m")
-    daemon = daemons(state=disk).start()
-    job = submit(daemon, small_digits, steps=10)
-    first = daemon.wait_done(job)
-    saved = [c["id"] for c in daemon.ctl("checkpoints", job) if c["valid"]]
-    assert saved
+def fill(disk, leave=0):
+    """Fills the disk but for `leave` bytes; returns the file to delete."""
     ballast = disk / "ballast"
     with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as file:
         while True:
             file.write(b"x" * 65536)
+    os.truncate(ballast, ballast.stat().st_size - leave)
+    return ballast
 
-    second = submit_on_full_disk(daemon, small_digits)
-    wait_until(lambda: "full" in daemon.log_text().lower() or "space" in daemon.log_text().lower(), 60,
-               "a word about the full disk")
-    assert daemon.ctl("status", job)["checksum"] == first["checksum"], "the daemon keeps serving"
-    assert [c["id"] for c in daemon.ctl("checkpoints", job) if c["valid"]] == saved
+
+@root_only
+def test_submit_on_a_full_disk_is_refused_with_a_sentence(daemons, small_disk, small_digits):
+    disk = small_disk("24m")
+    daemon = daemons(state=disk).start()
+    first = daemon.wait_done(submit(daemon, small_digits, steps=10))
+    ballast = fill(disk)
+    with pytest.raises(harness.CtlError) as caught:
+        submit(daemon, small_digits)
+    assert caught.value.status == 1 and "no space left" in caught.value.stderr, caught.value.stderr
+    assert "dps.db" in caught.value.stderr
+    assert [job["id"] for job in daemon.ctl("list")] == [first["id"]]
+    ballast.unlink()
+    assert daemon.wait_done(submit(daemon, small_digits, steps=10))["checksum"] == first["checksum"]
+
+
+@root_only
+def test_checkpoints_on_a_full_disk(daemons, small_disk, small_digits):
+    """Rows fit, checkpoints do not: training goes on, the failure is said, what was saved stays, and
+    when there is room again the job's result is saved and the job ends."""
+    disk = small_disk("24m")
+    daemon = daemons(state=disk).start()
+    first = daemon.wait_done(submit(daemon, small_digits, steps=10))
+    saved = [c["id"] for c in daemon.ctl("checkpoints", first["id"])]
+    ballast = fill(disk, leave=1 << 20)
+
+    job = submit(daemon, small_digits, steps=10)
+    wait_until(lambda: "checkpoint not saved" in daemon.log_text(), 60, "a word about the full disk")
+    assert "no space left" in daemon.log_text()
+    wait_until(lambda: any(e.kind == "checkpoint" and "not saved" in e.text for e in daemon.events(job)), 20,
+               "an event about the full disk")
+    wait_until(lambda: daemon.ctl("status", job)["step"] == 10, 60, "the last step")
+    status = daemon.ctl("status", job)
+    assert status["state"] == "RUNNING" and "no space left" in status["reason"]
+    assert daemon.ctl("status", first["id"])["checksum"] == first["checksum"]
+    assert [c["id"] for c in daemon.ctl("checkpoints", first["id"]) if c["valid"]] == saved
 
     ballast.unlink()
-    if second is not None:
-        status = daemon.wait_state(second, "COMPLETED", "FAILED", seconds=120)
-        if status["state"] == "COMPLETED":
-            assert status["step"] == 40
-    third = submit(daemon, small_digits, steps=10)
-    assert daemon.wait_done(third)["checksum"] == first["checksum"]
+    assert daemon.wait_done(job, seconds=60)["checksum"] == first["checksum"]
     daemon.kill()
     daemon.start()
-    assert daemon.ctl("status", job)["checksum"] == first["checksum"]
-    assert daemon.ctl("status", third)["checksum"] == first["checksum"]
-
-
-def submit_on_full_disk(daemon, data):
-    """A job may be refused there (its row cannot be written), with a sentence that says why."""
-    try:
-        return submit(daemon, data)
-    except harness.CtlError as error:
-        assert error.status == 1
-        assert "full" in error.stderr.lower() or "space" in error.stderr.lower(), error.stderr
-        return None
+    for number in (first["id"], job):
+        assert daemon.ctl("status", number)["checksum"] == first["checksum"]
+        assert daemon.export(number)
 
 
 @root_only
