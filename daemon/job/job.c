@@ -36,6 +36,7 @@ Job *job_free(Job *job)
     dealer_free(job->dealer);
     free(job->engines);
     free(job->summary);
+    free(job->pending);
     checkpoint_drop(job);
     job_plan_free(&job->plan);
     free(job->owner);

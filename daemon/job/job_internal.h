@@ -142,7 +142,7 @@ struct Job {
     double lived_s; /* running time of earlier phases of this process */
 
     JobSettings settings;
-    SettingChange pending[JOB_MAX_PENDING_SETTINGS];
+    SettingChange *pending; /* n_pending, in the order in which they were asked for */
     unsigned n_pending, unsaved_settings;
 
     Engine **engines; /* by lane, NULL where none of its replicas live */
@@ -150,6 +150,7 @@ struct Job {
     Member *members; /* spec.trainers; NULL while not loaded */
     Round round;
     bool exclusive;
+    bool meeting;   /* one is under way */
     bool stopping;  /* the daemon ends: no step begins */
     unsigned tasks; /* LaneTasks and MemberTasks under way */
     unsigned rounds_unsaved;
@@ -239,6 +240,10 @@ void members_turn_over(Job *job);
 void managed_start_all(Job *job);
 void managed_stop_all(Job *job);
 void managed_note_step(Member *member);
+
+/* update.c */
+/* Adds a change to the pending ones. -ENOMEM */
+int pending_add(Job *job, const SettingChange *change);
 
 /* meeting.c */
 bool meeting_is_due(Job *job);

@@ -47,7 +47,6 @@ static int prepare(Job *job, Error *err)
     int r = job_prepare(job, err);
     if (r < 0)
         return r;
-    job->n_pending = 0;
     job->rate_mark_us = 0;
     job->rate = 0;
     job->engines = calloc(n_lanes, sizeof(Engine *));
@@ -154,32 +153,35 @@ static void rewind_metrics(Job *job)
 /* ---- settings
  * ---------------------------------------------------------------------------------------- */
 
-static void keep_later_settings(Job *job, const SettingRecord *settings, size_t n)
+static int keep_later_settings(Job *job, const SettingRecord *settings, size_t n)
 {
-    for (size_t i = 0; i < n && job->n_pending < JOB_MAX_PENDING_SETTINGS; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (settings[i].round <= job->round.number)
             continue; /* in the checkpoint */
-        SettingChange *change = &job->pending[job->n_pending++];
-        change->round = settings[i].round;
-        snprintf(change->key, sizeof change->key, "%s", settings[i].key);
-        snprintf(change->value, sizeof change->value, "%s", settings[i].value);
+        SettingChange change = {.round = settings[i].round};
+        snprintf(change.key, sizeof change.key, "%s", settings[i].key);
+        snprintf(change.value, sizeof change.value, "%s", settings[i].value);
+        if (pending_add(job, &change) < 0)
+            return -ENOMEM;
     }
+    return 0;
 }
 
 static void on_settings(void *data, int r, const Error *err, const SettingRecord *settings,
                         size_t n)
 {
     Job *job = data;
+    Error problem = r < 0 ? *err : (Error){0};
     job->tasks--;
     if (no_longer_wanted(job))
         return;
-    if (r < 0) {
-        loading_failed(job, "cannot read its settings", err);
-        return;
-    }
-    if (!job->rewind_settings)
-        keep_later_settings(job, settings, n);
-    rewind_metrics(job);
+    job->n_pending = 0; /* whatever was asked for before is among them, or rewound */
+    if (r == 0 && !job->rewind_settings && keep_later_settings(job, settings, n) < 0)
+        r = error_set(&problem, -ENOMEM, "out of memory");
+    if (r < 0)
+        loading_failed(job, "cannot read its settings", &problem);
+    else
+        rewind_metrics(job);
 }
 
 static void load_settings(Job *job)

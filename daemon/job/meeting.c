@@ -205,7 +205,7 @@ static void meeting_done(LaneTask *task)
 {
     MeetingTask *meeting = (MeetingTask *)task;
     Job *job = task->job;
-    job->exclusive = false;
+    job->exclusive = job->meeting = false;
     if (job->phase == PHASE_LIVE) {
         if (task->r < 0) {
             job_fail(job, "meeting of round %llu: %s", (unsigned long long)job->round.number,
@@ -260,6 +260,6 @@ void meeting_begin(Job *job)
         job_fail(job, "out of memory");
         return;
     }
-    job->exclusive = true;
+    job->exclusive = job->meeting = true;
     job_post(job, job->members[0].lane, &meeting->lane_task);
 }

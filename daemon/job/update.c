@@ -18,23 +18,34 @@ static void fail(JobUpdated done, void *data, int r, Error *err)
     done(data, r, err, 0);
 }
 
-static void remember(Job *job, const SettingChange *change)
+int pending_add(Job *job, const SettingChange *change)
 {
-    if (change->round <= job->round.number) { /* not begun yet: in force at once */
-        (void)settings_apply(&job->settings, change->key, change->value, NULL);
-        return;
-    }
+    SettingChange *grown =
+        realloc(job->pending, ((size_t)job->n_pending + 1) * sizeof *job->pending);
+    if (!grown)
+        return -ENOMEM;
+    job->pending = grown;
     job->pending[job->n_pending++] = *change;
+    return 0;
+}
+
+/* On disk: a job that cannot remember it must not go on without it. */
+static void remember(Job *job, const Update *update)
+{
+    for (size_t i = 0; i < update->n; i++)
+        if (pending_add(job, &update->changes[i]) < 0) {
+            job_fail(job, "out of memory for a change of settings; restore its last checkpoint");
+            return;
+        }
 }
 
 static void on_saved(void *data, int r, const Error *err)
 {
     Update *update = data;
     Job *job = update->job;
-    job->unsaved_settings--;
+    job->unsaved_settings -= (unsigned)update->n;
     if (r == 0)
-        for (size_t i = 0; i < update->n; i++)
-            remember(job, &update->changes[i]);
+        remember(job, update);
     job_touch(job);
     update->done(update->data, r, err, update->round);
     free(update);
@@ -65,7 +76,8 @@ static int check(const Job *job, const SettingText *settings, size_t n, Error *e
 }
 
 /* The round that the change holds from is fixed before it is saved, and the meeting that leads to
- * that round waits for the store: thus a recovered job changes at the same place. */
+ * that round waits for the store: thus a recovered job changes at the same place. A meeting that is
+ * under way no longer waits, so the round after it is too soon. */
 static int save(Update *update, const char *who)
 {
     Job *job = update->job;
@@ -99,16 +111,16 @@ void job_update(Job *job, const SettingText *settings, size_t n, const char *who
         return;
     }
     *update = (Update){.job = job, .n = n, .done = done, .data = data};
-    update->round = job->round.number + 1;
+    update->round = job->round.number + 1 + job->meeting;
     for (size_t i = 0; i < n; i++) {
         update->changes[i].round = update->round;
         snprintf(update->changes[i].key, SETTING_KEY_MAX, "%s", settings[i].key);
         snprintf(update->changes[i].value, SETTING_VALUE_MAX, "%s", settings[i].value);
     }
-    job->unsaved_settings++;
+    job->unsaved_settings += (unsigned)n;
     r = save(update, who);
     if (r < 0) {
-        job->unsaved_settings--;
+        job->unsaved_settings -= (unsigned)n;
         free(update);
         fail(done, data, error_set(&err, r, "out of memory"), &err);
     }
