@@ -23,7 +23,8 @@ PARTS = {
     "store": {"base"},
     "backend": {"model", "base"},
     "replica": {"backend", "model", "base"},
-    "service": {"base"},
+    # service/ starts trainers for job/ (job/launcher.h) and asks the store whether it is alive
+    "service": {"job", "store", "base"},
     "job": {"replica", "model", "store", "backend", "base"},
     "session": {"job", "replica", "model", "store", "backend", "base", "proto"},
     "rpc": {"session", "job", "replica", "model", "store", "backend", "base", "proto"},
