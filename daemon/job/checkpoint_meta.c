@@ -139,6 +139,21 @@ static int read_all(const cJSON *json, Job *job, Error *err)
     return 0;
 }
 
+int checkpoint_meta_live(const char *text, bool *live, uint32_t n)
+{
+    cJSON *json = cJSON_Parse(text);
+    const cJSON *members = cJSON_GetObjectItemCaseSensitive(json, "members"), *member;
+    uint32_t r = 0;
+    cJSON_ArrayForEach(member, members)
+    {
+        if (r < n)
+            live[r] = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(member, "live"));
+        r++;
+    }
+    cJSON_Delete(json);
+    return r == n ? 0 : -EBADMSG;
+}
+
 int checkpoint_meta_read(Job *job, const char *text, Error *err)
 {
     cJSON *json = cJSON_Parse(text);

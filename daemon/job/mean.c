@@ -145,11 +145,32 @@ typedef struct MeanLoad {
     MeanWaiter *waiter;
 } MeanLoad;
 
-static int read_ranks(Job *job, MeanTask *task, const CheckpointPart *parts, size_t n, Error *err)
+/* Of the ranks that were live; of all where none was. */
+static int choose_ranks(const Job *job, const char *meta, bool *chosen, Error *err)
 {
+    bool any = false;
+    if (checkpoint_meta_live(meta, chosen, job->spec.trainers) < 0)
+        return error_set(err, -EBADMSG, "the checkpoint does not have the job's %u ranks",
+                         job->spec.trainers);
+    for (uint32_t rank = 0; rank < job->spec.trainers; rank++)
+        any |= chosen[rank];
+    for (uint32_t rank = 0; !any && rank < job->spec.trainers; rank++)
+        chosen[rank] = true;
+    return 0;
+}
+
+static int read_ranks(Job *job, MeanTask *task, const char *meta, const CheckpointPart *parts,
+                      size_t n, Error *err)
+{
+    bool chosen[JOB_MAX_TRAINERS] = {false};
+    int r = choose_ranks(job, meta, chosen, err);
+    if (r < 0)
+        return r;
     for (uint32_t rank = 0; rank < job->spec.trainers; rank++) {
+        if (!chosen[rank])
+            continue;
         Snapshot **snapshot = &task->snapshots[task->n];
-        int r = snapshot_new(job->plan.graph, &job->plan.optimizer, snapshot);
+        r = snapshot_new(job->plan.graph, &job->plan.optimizer, snapshot);
         if (r < 0)
             return error_set(err, r, "out of memory for the checkpoint");
         task->n++;
@@ -167,10 +188,9 @@ static void on_loaded(void *data, int r, const Error *err, const CheckpointRecor
     Job *job = load->job;
     Error problem = r < 0 ? *err : (Error){0};
     MeanTask *task = calloc(1, sizeof *task);
-    (void)checkpoint;
     job->tasks--;
     if (r == 0)
-        r = task ? read_ranks(job, task, parts, n, &problem)
+        r = task ? read_ranks(job, task, checkpoint->meta, parts, n, &problem)
                  : error_set(&problem, -ENOMEM, "out of memory");
     if (r < 0) {
         load->waiter->done(load->waiter->data, r, &problem, NULL);
