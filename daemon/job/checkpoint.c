@@ -73,7 +73,16 @@ static void finish_job(Job *job)
     job_unload(job, "completed");
 }
 
-static void on_retry(void *data)
+/* Those who asked after its cut are the ones that the next cut is for. */
+static void tell_waiters(Job *job, int r, const Error *err, const CheckpointRecord *record)
+{
+    CheckpointWork *work = &job->checkpoint;
+    CheckpointWaiter *told = MOVE(work->waiters);
+    work->waiters = MOVE(work->later);
+    tell(&told, r, err, record);
+}
+
+void checkpoint_retry(void *data)
 {
     Job *job = data;
     if (job->phase != PHASE_LIVE || !job->finishing)
@@ -86,11 +95,10 @@ static void saving_failed(Job *job, int r, const Error *err)
 {
     log_job(LOG_ERR, job->id, -1, "checkpoint not saved: %s", err->message);
     job_event(job, "checkpoint", NULL, "not saved: %s", err->message);
-    tell(&job->checkpoint.waiters, r, err, NULL);
+    tell_waiters(job, r, err, NULL);
     if (!job->finishing || job->phase != PHASE_LIVE)
         return;
     job_set_reason(job, "cannot save the result, trying again: %s", err->message);
-    job->retry = (Timer){.fire = on_retry, .data = job};
     timer_arm(manager_spec(job->manager)->timers, &job->retry, RESULT_RETRY_US);
 }
 
@@ -117,7 +125,7 @@ static void saved(Job *job, uint64_t id, uint64_t bytes)
             "checkpoint %llu of round %llu on disk (%.1f MB, held training up for %.1f ms)",
             (unsigned long long)id, (unsigned long long)work->round, (double)bytes / 1e6,
             (double)work->hold_us / 1e3);
-    tell(&work->waiters, 0, NULL, &record);
+    tell_waiters(job, 0, NULL, &record);
     job_save(job, NULL, NULL);
 }
 
@@ -133,8 +141,6 @@ static void on_saved(void *data, int r, const Error *err, uint64_t id)
         saving_failed(job, r, err);
     else
         saved(job, id, bytes);
-    work->waiters = work->later;
-    work->later = NULL;
     job_touch(job);
     if (r == 0 && job->finishing && job->phase == PHASE_LIVE && !work->wanted)
         finish_job(job);
@@ -177,8 +183,10 @@ static int write_out(Job *job)
                                .meta = work->meta};
     work->writing = true;
     job->tasks++;
+    /* A restore that is under way may have chosen any of those that are there: none is pruned. */
+    unsigned keep = job->restores ? 0 : job->settings.checkpoint_keep;
     r = store_checkpoint_save(manager_store(job->manager), &record, work->parts, work->n_parts,
-                              job->settings.checkpoint_keep, on_saved, job);
+                              keep, on_saved, job);
     if (r < 0) {
         work->writing = false;
         job->tasks--;
@@ -193,7 +201,9 @@ static void cutting_failed(Job *job, int r)
 {
     Error err;
     error_set(&err, r, "the replicas could not be copied: %s",
-              r == -ENOMEM ? "out of memory" : "the device failed");
+              r == -ENOMEM   ? "out of memory"
+              : r == -EAGAIN ? "the store has too much to do"
+                             : "the device failed");
     forget_parts(&job->checkpoint);
     saving_failed(job, r, &err);
 }

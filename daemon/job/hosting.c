@@ -78,6 +78,7 @@ static void host_done(LaneTask *task)
 {
     HostTask *host = (HostTask *)task;
     Job *job = task->job;
+    job->hosting--;
     job->engines[lane_index(host->lane)] = host->engine;
     for (uint32_t i = 0; i < host->n; i++)
         host->items[i].member->replica = host->items[i].replica;
@@ -85,7 +86,7 @@ static void host_done(LaneTask *task)
         job_fail(job, "cannot host its replicas: %s", task->err.message);
     JobHosted hosted = host->hosted;
     free(host);
-    if (job->tasks == 0 && job->phase == PHASE_HOSTING)
+    if (job->hosting == 0 && job->phase == PHASE_HOSTING)
         hosted(job, 0, NULL);
     else if (job->phase == PHASE_LEAVING)
         job_advance(job);
@@ -158,6 +159,7 @@ void job_host(Job *job, bool cuts, JobHosted done)
             continue;
         }
         host->hosted = done;
+        job->hosting++;
         job_post(job, lanes[i], &host->lane_task);
     }
 }
@@ -195,8 +197,8 @@ static void job_left(Job *job)
     job->exclusive = false;
     job->phase = PHASE_IDLE;
     job_touch(job);
-    if (job_state_is_final(job->state))
-        job_load_answer(job, -ECANCELED, job->reason);
+    if (job_state_is_final(job->state) || job->stopping)
+        job_load_answer(job, -ECANCELED, job->stopping ? "dpsd is stopping" : job->reason);
     if (job->state == JOB_RECOVERING && !job->stopping)
         job_load(job, job->restore_id);
     manager_job_changed(job->manager, job);

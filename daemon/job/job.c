@@ -13,6 +13,7 @@ int job_new(JobManager *manager, uint64_t id, const JobSpec *spec, const char *o
     job->id = id;
     job->spec = *spec;
     job->state = JOB_QUEUED;
+    job->retry = (Timer){.fire = checkpoint_retry, .data = job};
     job->created_ms = clock_unix_ms();
     job->settings = (JobSettings){.interval = spec->interval,
                                   .checkpoint_rounds = spec->checkpoint_rounds,

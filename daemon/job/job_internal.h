@@ -150,9 +150,11 @@ struct Job {
     Member *members; /* spec.trainers; NULL while not loaded */
     Round round;
     bool exclusive;
-    bool meeting;   /* one is under way */
-    bool stopping;  /* the daemon ends: no step begins */
-    unsigned tasks; /* LaneTasks and MemberTasks under way */
+    bool meeting;      /* one is under way */
+    bool stopping;     /* the daemon ends: no step begins */
+    unsigned tasks;    /* LaneTasks, MemberTasks and requests of the store under way */
+    unsigned hosting;  /* of them: lanes that are making engines and replicas */
+    unsigned restores; /* of them: restores whose checkpoint is being verified */
     unsigned rounds_unsaved;
     uint64_t samples, checksum, batches;
     uint64_t rounds_since_checkpoint, latest_checkpoint;
@@ -267,11 +269,14 @@ void checkpoint_want(Job *job, JobCheckpointed done, void *data);
 void checkpoint_cut(Job *job);
 void checkpoint_drop(Job *job);
 bool checkpoint_under_way(const Job *job);
+void checkpoint_retry(void *job); /* a timer's: the result once more */
 
 /* checkpoint_meta.c */
 int checkpoint_meta_write(const Job *job, char **ret);
 /* Into a job with fresh members and dealer, and the members' cuts (their counts). -EBADMSG */
 int checkpoint_meta_read(Job *job, const char *json, Error *err);
+/* Which of the n ranks were live in the cut. -EBADMSG */
+int checkpoint_meta_live(const char *json, bool *live, uint32_t n);
 /* parts.c: the bytes of a cut as parts of a checkpoint, and back. */
 typedef void (*PartVisitor)(void *data, const char *name, void *bytes, size_t size);
 void snapshot_visit(uint32_t rank, Snapshot *snapshot, PartVisitor visit, void *data);

@@ -62,7 +62,6 @@ static void give_back(Job *job)
     free(job->engines);
     job->engines = NULL;
     job->phase = PHASE_IDLE;
-    manager_job_changed(job->manager, job);
 }
 
 static void loading_failed(Job *job, const char *what, const Error *err)
@@ -73,6 +72,7 @@ static void loading_failed(Job *job, const char *what, const Error *err)
         snprintf(reason, sizeof reason, "%s: %.250s", what, err->message);
         job_set_state(job, JOB_FAILED, NULL, reason);
     }
+    manager_job_changed(job->manager, job); /* last: one that is QUEUED and idle is loaded */
     job_load_answer(job, err->code, err->message);
 }
 
@@ -83,6 +83,7 @@ static bool no_longer_wanted(Job *job)
         return false;
     give_back(job);
     job_load_answer(job, -ECANCELED, "the job was ended meanwhile");
+    manager_job_changed(job->manager, job);
     return true;
 }
 

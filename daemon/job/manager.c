@@ -329,7 +329,6 @@ static void on_jobs(void *data, int r, const Error *err, const JobRecord *record
     for (size_t i = 0; i < n && r == 0; i++)
         if ((r = take_record(manager, &records[i])) < 0)
             error_set(&problem, r, "out of memory");
-    manager->loaded = r == 0;
     for (unsigned i = 0; i < manager->n && r == 0; i++) {
         Job *job = manager->jobs[i];
         if (job->state == JOB_RUNNING || job->state == JOB_RECOVERING) {
@@ -338,6 +337,7 @@ static void on_jobs(void *data, int r, const Error *err, const JobRecord *record
             job_load(job, 0);
         }
     }
+    manager->loaded = r == 0; /* those that ran before come first */
     if (r == 0)
         start_queued(manager);
     loading->done(loading->data, r, &problem);

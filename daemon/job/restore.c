@@ -59,6 +59,7 @@ static void on_listed(void *data, int r, const Error *err, const CheckpointRecor
     Job *job = restore->job;
     char sentence[400];
     job->tasks--;
+    job->restores--;
     const CheckpointRecord *chosen = r == 0 ? choose(restore, checkpoints, n) : NULL;
     if (r < 0) {
         refuse(restore, r, err->message);
@@ -92,9 +93,11 @@ void job_restore(Job *job, uint64_t checkpoint, const char *who, JobDone done, v
     *restore = (Restore){.job = job, .checkpoint = checkpoint, .done = done, .data = data};
     snprintf(restore->who, sizeof restore->who, "%s", who);
     job->tasks++;
+    job->restores++;
     int r = store_checkpoints_list(manager_store(job->manager), job->id, true, on_listed, restore);
     if (r < 0) {
         job->tasks--;
+        job->restores--;
         refuse(restore, r, "out of memory");
         free(restore);
     }
