@@ -43,22 +43,33 @@ static size_t batches_length(const Batches *batches)
     return batches->end - batches->begin;
 }
 
-static int batches_push(Batches *batches, uint64_t number)
+/* So that the next `count` pushes succeed. */
+static int batches_reserve(Batches *batches, size_t count)
 {
-    if (batches->end == batches->capacity && batches->begin > 0) {
+    if (batches->end + count > batches->capacity && batches->begin > 0) {
         memmove(batches->numbers, batches->numbers + batches->begin,
                 batches_length(batches) * sizeof *batches->numbers);
         batches->end -= batches->begin;
         batches->begin = 0;
     }
-    if (batches->end == batches->capacity) {
+    if (batches->end + count > batches->capacity) {
         size_t capacity = batches->capacity ? batches->capacity * 2 : 16;
+        if (capacity < batches->end + count)
+            capacity = batches->end + count;
         uint64_t *grown = realloc(batches->numbers, capacity * sizeof *grown);
         if (!grown)
             return -ENOMEM;
         batches->numbers = grown;
         batches->capacity = capacity;
     }
+    return 0;
+}
+
+static int batches_push(Batches *batches, uint64_t number)
+{
+    int r = batches_reserve(batches, 1);
+    if (r < 0)
+        return r;
     batches->numbers[batches->end++] = number;
     return 0;
 }
@@ -129,14 +140,16 @@ static bool take_batch(Dealer *dealer, uint64_t *ret)
 static int deal_row(Dealer *dealer, bool *dealt)
 {
     *dealt = false;
+    for (uint32_t r = 0; r < dealer->spec.ranks; r++) /* a row is dealt whole or not at all */
+        if (may_deal_to(dealer, &dealer->ranks[r]) &&
+            batches_reserve(&dealer->ranks[r].todo, 1) < 0)
+            return -ENOMEM;
     for (uint32_t r = 0; r < dealer->spec.ranks; r++) {
         Rank *rank = &dealer->ranks[r];
         uint64_t number;
         if (!may_deal_to(dealer, rank) || !take_batch(dealer, &number))
             continue;
-        int result = batches_push(&rank->todo, number);
-        if (result < 0)
-            return result;
+        (void)batches_push(&rank->todo, number); /* there is room */
         rank->dealt++;
         *dealt = true;
     }
@@ -189,8 +202,8 @@ int dealer_batch(Dealer *dealer, uint32_t rank, uint64_t step, DealerBatch *ret)
 bool dealer_has_step(Dealer *dealer, uint32_t rank, uint64_t step)
 {
     Rank *entry = &dealer->ranks[rank];
-    if (dealer->spec.samples)
-        return deal_until(dealer, entry, step) == 0;
+    if (dealer->spec.samples) /* without memory there may be one: the job must not end for that */
+        return deal_until(dealer, entry, step) != -ENODATA;
     return entry->live && step < dealer->spec.steps;
 }
 
@@ -205,12 +218,11 @@ void dealer_done(Dealer *dealer, uint32_t rank)
 int dealer_drop(Dealer *dealer, uint32_t rank)
 {
     Rank *entry = &dealer->ranks[rank];
+    if (batches_reserve(&dealer->returned, batches_length(&entry->todo)) < 0)
+        return -ENOMEM;
     entry->live = false;
-    for (size_t i = entry->todo.begin; i < entry->todo.end; i++) {
-        int r = batches_push(&dealer->returned, entry->todo.numbers[i]);
-        if (r < 0)
-            return r;
-    }
+    for (size_t i = entry->todo.begin; i < entry->todo.end; i++)
+        (void)batches_push(&dealer->returned, entry->todo.numbers[i]);
     entry->dealt -= batches_length(&entry->todo);
     entry->todo.begin = entry->todo.end = 0;
     if (batches_length(&dealer->returned))

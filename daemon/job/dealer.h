@@ -42,13 +42,13 @@ uint64_t dealer_batches_per_epoch(const Dealer *dealer);
 /* The batch for a rank's step, dealing rows as far as needed. -ENODATA: the rank has no such step
  * (the data is dealt out, or it has fed its steps); -ENOMEM. Asking again gives the same. */
 int dealer_batch(Dealer *dealer, uint32_t rank, uint64_t step, DealerBatch *ret);
-/* Whether the rank has a step number `step` to do; as dealer_batch, and true without data as long
- * as steps are left. */
+/* Whether the rank has a step number `step` to do; as dealer_batch, but true where memory is
+ * missing to say, and without data as long as steps are left. */
 bool dealer_has_step(Dealer *dealer, uint32_t rank, uint64_t step);
 /* The rank's earliest undone step is done. */
 void dealer_done(Dealer *dealer, uint32_t rank);
 
-/* Takes a rank out; what it had not done is dealt again. */
+/* Takes a rank out; what it had not done is dealt again. -ENOMEM: nothing was changed */
 int dealer_drop(Dealer *dealer, uint32_t rank);
 /* Takes a rank in (again); its next step is number `step`. */
 void dealer_admit(Dealer *dealer, uint32_t rank, uint64_t step);

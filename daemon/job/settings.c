@@ -1,6 +1,8 @@
 #include "job/settings.h"
 
+#include <ctype.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +18,9 @@ static int parse_u32(const char *key, const char *value, uint32_t max, uint32_t 
 {
     char *end;
     errno = 0;
+    bool begins_well = isdigit((unsigned char)*value); /* strtoull takes blanks and signs */
     unsigned long long number = strtoull(value, &end, 10);
-    if (!*value || *end || *value == '-' || errno || number < 1 || number > max)
+    if (!begins_well || *end || errno || number < 1 || number > max)
         return error_set(err, -EINVAL, "%s=%s: it takes a whole number from 1 to %u", key, value,
                          max);
     *ret = (uint32_t)number;
@@ -42,8 +45,9 @@ static int apply_keep(JobSettings *settings, const char *key, const char *value,
 static int apply_lr(JobSettings *settings, const char *key, const char *value, Error *err)
 {
     char *end;
+    bool begins_well = isdigit((unsigned char)*value) || *value == '.';
     float lr = strtof(value, &end);
-    if (!*value || *end || !isfinite(lr) || lr < 0)
+    if (!begins_well || *end || !isfinite(lr))
         return error_set(err, -EINVAL, "%s=%s: it takes a number of 0 or more", key, value);
     settings->lr = lr;
     return 0;
@@ -59,6 +63,9 @@ static const SettingEntry entries[] = {
 int settings_apply(JobSettings *settings, const char *key, const char *value, Error *err)
 {
     char known[160] = "";
+    if (strlen(value) >= SETTING_VALUE_MAX) /* it is kept as text */
+        return error_set(err, -EINVAL, "%.40s: its value has %zu bytes; the most is %d", key,
+                         strlen(value), SETTING_VALUE_MAX - 1);
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         if (strcmp(entries[i].key, key) == 0)
             return entries[i].apply(settings, key, value, err);

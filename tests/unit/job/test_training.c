@@ -74,6 +74,13 @@ static void steps_mode_feeds_so_many_batches_each(void **state)
     world_stop(&world);
 }
 
+static void await_meeting(World *world, const Job *job)
+{
+    for (int i = 0; i < 1000 && !job->meeting; i++)
+        (void)world_step(world);
+    assert_true(job->meeting);
+}
+
 /* ---- recovery ----------------------------------------------------------------------------------
  */
 
@@ -144,8 +151,7 @@ static void change_during_a_meeting_holds_from_the_same_round_after_a_kill(void 
     world_checkpoint(&first, job);
     trainer_feed(&ranks[0]);
     trainer_feed(&ranks[1]);
-    while (!job->exclusive)
-        assert_true(world_step(&first));
+    await_meeting(&first, job);
     job_update(job, &setting, 1, "uid=0 (root)", answer_round, &answer);
     world_settle(&first);
     assert_int_equal(answer.r, 0);
@@ -503,8 +509,7 @@ static void paused_during_its_last_meeting_it_completes(void **state)
     trainers_run(&world, ranks, 2, 4);
     trainer_feed(&ranks[0]);
     trainer_feed(&ranks[1]);
-    while (!job->exclusive)
-        assert_true(world_step(&world));
+    await_meeting(&world, job);
     job_pause(job, "uid=0 (root)", answer_done, &answer);
     assert_int_equal(answer.r, 0);
     world_settle(&world);
