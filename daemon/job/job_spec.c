@@ -6,6 +6,9 @@
 
 #include "backend/backend.h"
 #include "job/policy.h"
+#include "replica/engine.h"
+
+_Static_assert((int)JOB_MAX_BATCH == (int)ENGINE_MAX_BATCH, "what is taken can be trained on");
 
 typedef struct RangeCheck {
     const char *name;

@@ -16,7 +16,7 @@ enum {
     JOB_NAME_MAX = 64,
     JOB_PATH_MAX = 1024,
     JOB_MAX_TRAINERS = 64,      /* replicas that one meeting takes (replica/mean.h) */
-    JOB_MAX_BATCH = 65536,      /* arenas grow with it */
+    JOB_MAX_BATCH = 16384,      /* arenas grow with it: an engine's limit */
     JOB_MAX_INTERVAL = 1000000, /* leases dealt ahead grow with it */
     JOB_MAX_EPOCHS = 1000000,
     JOB_MAX_THREADS = 256,
