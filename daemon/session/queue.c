@@ -111,13 +111,16 @@ void op_submit(Session *session, Op *op)
 {
     op->session = session;
     op->queued_us = clock_monotonic_us();
-    if (op->r == 0 && session->queued >= session->table->limits.queue)
-        op_refuse(op, -ENOBUFS, "%u requests of this session wait already; wait for answers",
-                  session->queued);
     if (op->r < 0) {
-        op->session = NULL; /* never queued: nothing to book */
+        op->session = NULL; /* never counted: nothing to book */
         answer(op);
         op_free(op);
+        return;
+    }
+    if (session->queued >= session->table->limits.queue) {
+        op_refuse(op, -ENOBUFS, "%u requests of this session wait already; wait for answers",
+                  session->queued);
+        finish(op);
         return;
     }
     if (session->last)

@@ -118,8 +118,10 @@ void session_table_disconnected(SessionTable *table, uint64_t connection)
     Session *next;
     for (Session *session = table->first; session; session = next) {
         next = session->next;
-        if (session->connection == connection)
-            lose(session, "its connection was closed");
+        if (session->connection != connection)
+            continue;
+        lose(session, "its connection was closed");
+        next = table->first; /* that may have ended others */
     }
 }
 
@@ -274,6 +276,10 @@ int session_attach_stream(Session *session, const StreamEvents *events, void *da
     if (session->stream)
         return error_set(err, -EBUSY, "session %llx has a Train stream already",
                          (unsigned long long)session->id);
+    if (session->trains) /* their steps would be leased once more */
+        return error_set(err, -EAGAIN,
+                         "%u batches of an earlier stream are under way; try again in a moment",
+                         session->trains);
     session->stream = events;
     session->stream_data = data;
     session->leased = member_step(session->member); /* a stream before this one may have died */

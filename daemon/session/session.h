@@ -119,7 +119,7 @@ typedef struct StreamEvents {
     void (*on_end)(void *data, const char *reason);
 } StreamEvents;
 
-/* One stream a session. -EBUSY */
+/* One stream a session. -EBUSY; -EAGAIN while batches of an earlier one are under way */
 int session_attach_stream(Session *session, const StreamEvents *events, void *data, Error *err);
 void session_detach_stream(Session *session);
 /* Work that is queued or on the lane. */
