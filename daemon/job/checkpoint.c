@@ -228,7 +228,7 @@ void checkpoint_cut(Job *job)
     CheckpointWork *work = &job->checkpoint;
     work->wanted = false;
     work->begun_us = clock_monotonic_us();
-    work->round = job->round.number - 1; /* whole rounds that lie behind the cut */
+    work->round = job->round - 1; /* whole rounds that lie behind the cut */
     work->step = job_step(job);
     work->cutting = true;
     job->rounds_since_checkpoint = 0;

@@ -24,6 +24,9 @@ static bool add_member(cJSON *members, const Member *member)
         return false;
     return cJSON_AddBoolToObject(json, "live", member->place == MEMBER_LIVE) &&
            json_add_u64(json, "step", member->step) &&
+           json_add_u64(json, "round", member->round.number) &&
+           json_add_u64(json, "round_start", member->round.start) &&
+           json_add_u64(json, "round_end", member->round.end) &&
            json_add_u64(json, "updates", member->cut->updates) &&
            cJSON_AddNumberToObject(json, "last_loss", (double)member->last_loss) &&
            add_account(json, &member->account);
@@ -40,10 +43,7 @@ static bool add_members(cJSON *json, const Job *job)
 
 static bool add_position(cJSON *json, const Job *job)
 {
-    return json_add_u64(json, "round", job->round.number) &&
-           json_add_u64(json, "round_start", job->round.start) &&
-           json_add_u64(json, "round_end", job->round.end) &&
-           json_add_u64(json, "samples", job->samples) &&
+    return json_add_u64(json, "round", job->round) && json_add_u64(json, "samples", job->samples) &&
            json_add_u64(json, "batches", job->batches) &&
            json_add_u64(json, "checksum", job->checksum) &&
            cJSON_AddNumberToObject(json, "last_loss", (double)job->last_loss);
@@ -82,6 +82,9 @@ static void read_member(const cJSON *json, Member *member)
     member->place =
         cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "live")) ? MEMBER_LIVE : MEMBER_DROPPED;
     member->step = json_u64(json, "step");
+    member->round = (Round){.number = json_u64(json, "round"),
+                            .start = json_u64(json, "round_start"),
+                            .end = json_u64(json, "round_end")};
     member->cut->updates = json_u64(json, "updates");
     member->last_loss = (float)json_double(json, "last_loss");
     member->account = (RoundAccount){
@@ -123,9 +126,7 @@ static int read_all(const cJSON *json, Job *job, Error *err)
         r = read_dealer(json, job, err);
     if (r < 0)
         return r;
-    job->round.number = json_u64(json, "round");
-    job->round.start = json_u64(json, "round_start");
-    job->round.end = json_u64(json, "round_end");
+    job->round = json_u64(json, "round");
     job->samples = json_u64(json, "samples");
     job->batches = json_u64(json, "batches");
     job->checksum = json_u64(json, "checksum");
@@ -134,7 +135,7 @@ static int read_all(const cJSON *json, Job *job, Error *err)
     job->settings.lr = (float)json_double(json, "lr");
     job->settings.checkpoint_rounds = (uint32_t)json_double(json, "checkpoint_rounds");
     job->settings.checkpoint_keep = (uint32_t)json_double(json, "checkpoint_keep");
-    if (job->round.number == 0 || job->settings.interval == 0)
+    if (job->round == 0 || job->settings.interval == 0)
         return error_set(err, -EBADMSG, "its position cannot be read");
     return 0;
 }

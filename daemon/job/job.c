@@ -104,7 +104,7 @@ void job_save(Job *job, StoreDone done, void *data)
 /* The round in progress; of a job that has completed, the last one that was. */
 static uint64_t shown_round(const Job *job)
 {
-    uint64_t round = job->members ? job->round.number : job->result_round;
+    uint64_t round = job->members ? job->round : job->result_round;
     return round - (job->state == JOB_COMPLETED && round > 0);
 }
 

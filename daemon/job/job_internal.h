@@ -1,11 +1,13 @@
 /* What the files of job/ share: the struct of a job and of its members, and who does what.
  *
- *   job.c        states, settings, status             membership.c  trainers that come, go and get
- * lost load.c       from the store to live replicas      managed.c     starting trainers and
- * starting again hosting.c    engines and replicas on lanes        meeting.c     rounds and what
- * ends them cuts.c       copies of all replicas at one moment checkpoint.c  cuts that are written
- * to the store checkpoint_meta.c  a cut's position as JSON       mean.c        the averaged model
- * on request update.c     settings changed while it runs       advance.c     what happens next
+ *   job.c         states, status                  update.c           settings changed while it runs
+ *   load.c        from the store to replicas      hosting.c          engines and replicas on lanes
+ *   membership.c  trainers that come and go       managed.c          starting trainers, and again
+ *   rounds.c      rounds and their metrics        meeting.c          what ends a round
+ *   cuts.c        copies of all replicas          checkpoint.c       cuts that are written
+ *   result.c      what is kept besides the spec   checkpoint_meta.c  a cut's position as JSON
+ *   mean.c        the averaged model              evaluator.c        run on batches
+ *   advance.c     what happens next
  *
  * Everything runs on the loop but the work functions of LaneTasks. At any time either members work,
  * each on its own lane, or the job itself does (job->exclusive): a meeting or a cut has all
@@ -76,7 +78,9 @@ struct Member {
     bool wants_back; /* dropped, and its trainer has asked to come back */
     Lane *lane;
     Replica *replica;
-    uint64_t step; /* batches done */
+    uint64_t step;        /* batches done */
+    Round round;          /* that it is in; all ranks' are the same where all meet */
+    JobSettings settings; /* in force in that round */
     RoundAccount account;
     float last_loss;
     bool busy;
@@ -148,7 +152,7 @@ struct Job {
     Engine **engines; /* by lane, NULL where none of its replicas live */
     Dealer *dealer;
     Member *members; /* spec.trainers; NULL while not loaded */
-    Round round;
+    uint64_t round;  /* the round in progress, from 1; where ranks do not meet, the slowest one's */
     bool exclusive;
     bool meeting;      /* one is under way */
     bool stopping;     /* the daemon ends: no step begins */
@@ -250,8 +254,20 @@ int pending_add(Job *job, const SettingChange *change);
 /* meeting.c */
 bool meeting_is_due(Job *job);
 void meeting_begin(Job *job);
-void round_begin(Job *job, uint64_t number, uint64_t start);
 bool job_work_is_done(Job *job);
+
+/* rounds.c */
+/* The round of the job as a whole begins: settings that were to hold from it on become the job's.
+ */
+void job_begin_round(Job *job, uint64_t number);
+/* A member goes into a round from the step where it stands. */
+void member_begin_round(Member *member, uint64_t number);
+/* The settings of the round that it is in, as after loading. */
+void member_take_settings(Member *member);
+/* Writes the metrics of the round that these members have ended. */
+void rounds_save(Job *job, Member *const *members, const bool *contributed, size_t n);
+/* The furthest round that a member is in: settings asked for now hold from the one after it. */
+uint64_t rounds_furthest(const Job *job);
 
 /* cuts.c */
 /* Copies every replica into its member's cut, with the job exclusive; `done` is still exclusive,

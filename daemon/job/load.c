@@ -109,11 +109,17 @@ static void on_hosted(Job *job, int r, const Error *err)
         job_unload(job, "cancelled");
         return;
     }
-    if (job->round.number == 0)
-        round_begin(job, 1, 0);
-    for (uint32_t rank = 0; rank < job->spec.trainers; rank++)
-        if (job->members[rank].account.samples && member_arrived(&job->members[rank]))
-            job->members[rank].arrived_us = clock_monotonic_us();
+    if (job->round == 0) {
+        job_begin_round(job, 1);
+        for (uint32_t rank = 0; rank < job->spec.trainers; rank++)
+            member_begin_round(&job->members[rank], 1);
+    }
+    for (uint32_t rank = 0; rank < job->spec.trainers; rank++) {
+        Member *member = &job->members[rank];
+        member_take_settings(member);
+        if (member->account.samples && member_arrived(member))
+            member->arrived_us = clock_monotonic_us();
+    }
     job_set_state(job, JOB_RUNNING, NULL, NULL);
     if (job_work_is_done(job) && !round_has_samples(job)) { /* killed while it saved its result */
         job->finishing = true;
@@ -140,10 +146,15 @@ static void on_rewound(void *data, int r, const Error *err)
 
 static void rewind_metrics(Job *job)
 {
-    uint64_t whole = job->round.number ? job->round.number - 1 : 0;
+    uint64_t whole = job->round ? job->round - 1 : 0, whole_of_rank[JOB_MAX_TRAINERS];
+    for (uint32_t rank = 0; rank < job->spec.trainers; rank++) {
+        uint64_t round = job->members[rank].round.number;
+        whole_of_rank[rank] = round ? round - 1 : 0;
+    }
     job->tasks++;
-    int r = store_job_rewind(manager_store(job->manager), job->id, whole, job->rewind_settings,
-                             job->latest_checkpoint, on_rewound, job);
+    int r = store_job_rewind(manager_store(job->manager), job->id, whole, whole_of_rank,
+                             job->spec.trainers, job->rewind_settings, job->latest_checkpoint,
+                             on_rewound, job);
     if (r < 0) {
         Error err;
         error_set(&err, r, "out of memory");
@@ -157,7 +168,7 @@ static void rewind_metrics(Job *job)
 static int keep_later_settings(Job *job, const SettingRecord *settings, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (settings[i].round <= job->round.number)
+        if (settings[i].round <= job->round)
             continue; /* in the checkpoint */
         SettingChange change = {.round = settings[i].round};
         snprintf(change.key, sizeof change.key, "%s", settings[i].key);
@@ -218,7 +229,7 @@ static int take_over(Job *job, const CheckpointRecord *checkpoint, const Checkpo
 
 static void begin_at_the_seed(Job *job)
 {
-    job->round = (Round){0};
+    job->round = 0;
     job->samples = job->batches = job->checksum = 0;
     job->last_loss = 0;
     job->latest_checkpoint = 0;
@@ -251,7 +262,7 @@ static void on_checkpoint(void *data, int r, const Error *err, const CheckpointR
         return;
     }
     log_job(LOG_NOTICE, job->id, -1, "goes on from checkpoint %llu: round %llu, step %llu",
-            (unsigned long long)checkpoint->id, (unsigned long long)job->round.number,
+            (unsigned long long)checkpoint->id, (unsigned long long)job->round,
             (unsigned long long)job_step(job));
     load_settings(job);
 }

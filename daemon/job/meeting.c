@@ -14,39 +14,6 @@ typedef struct MeetingTask {
     bool contributes[JOB_MAX_TRAINERS];
 } MeetingTask;
 
-/* ---- the round ---------------------------------------------------------------------------------
- */
-
-static void apply_pending(Job *job)
-{
-    unsigned kept = 0;
-    for (unsigned i = 0; i < job->n_pending; i++) {
-        const SettingChange *change = &job->pending[i];
-        if (change->round > job->round.number) {
-            job->pending[kept++] = *change;
-            continue;
-        }
-        (void)settings_apply(&job->settings, change->key, change->value, NULL);
-        log_job(LOG_NOTICE, job->id, -1, "%s=%s from round %llu on", change->key, change->value,
-                (unsigned long long)job->round.number);
-    }
-    job->n_pending = kept;
-}
-
-void round_begin(Job *job, uint64_t number, uint64_t start)
-{
-    job->round.number = number;
-    job->round.start = start;
-    apply_pending(job);
-    job->round.end = start + job->settings.interval;
-    for (uint32_t r = 0; r < job->spec.trainers; r++) {
-        job->members[r].account = (RoundAccount){0};
-        job->members[r].arrived_us = 0;
-    }
-    members_turn_over(job);
-    job_touch(job);
-}
-
 bool job_work_is_done(Job *job)
 {
     if (members_live(job) == 0)
@@ -84,15 +51,6 @@ static void meeting_work(LaneTask *task)
                                        &meeting->result, &task->err);
 }
 
-static void on_rounds_saved(void *data, int r, const Error *err)
-{
-    Job *job = data;
-    job->rounds_unsaved--;
-    if (r < 0)
-        log_job(LOG_ERR, job->id, -1, "metrics of a round are not saved: %s", err->message);
-    job_advance(job);
-}
-
 static void account_wait(Job *job)
 {
     uint64_t now = clock_monotonic_us();
@@ -103,35 +61,20 @@ static void account_wait(Job *job)
     }
 }
 
+/* Of a dropped rank only what it fed in this round before it was dropped. */
 static void save_rounds(Job *job, const MeetingTask *meeting)
 {
-    RoundRecord rows[JOB_MAX_TRAINERS];
+    Member *members[JOB_MAX_TRAINERS];
+    bool contributed[JOB_MAX_TRAINERS];
     size_t n = 0;
     for (int i = 0; i < meeting->n; i++) {
-        const Member *member = &job->members[meeting->ranks[i]];
-        const RoundAccount *account = &member->account;
-        if (member->place != MEMBER_LIVE && account->samples == 0)
+        Member *member = &job->members[meeting->ranks[i]];
+        if (member->place != MEMBER_LIVE && member->account.samples == 0)
             continue;
-        rows[n++] = (RoundRecord){
-            .job = job->id,
-            .round = job->round.number,
-            .rank = member->rank,
-            .step = member->step,
-            .samples = account->samples,
-            .bytes_in = account->bytes_in,
-            .bytes_out = account->bytes_out,
-            .loss = account->samples ? account->loss_sum / (double)account->samples : 0,
-            .compute_ms = (double)account->compute_us / 1e3,
-            .wait_ms = (double)account->wait_us / 1e3,
-            .lr = (double)job->settings.lr,
-            .contributed = meeting->contributes[i] && meeting->result.finite[i],
-        };
+        contributed[n] = meeting->contributes[i] && meeting->result.finite[i];
+        members[n++] = member;
     }
-    job->rounds_unsaved++;
-    if (store_rounds_add(manager_store(job->manager), rows, n, on_rounds_saved, job) < 0) {
-        job->rounds_unsaved--;
-        log_job(LOG_ERR, job->id, -1, "metrics of a round are not saved: out of memory");
-    }
+    rounds_save(job, members, contributed, n);
 }
 
 static void name_the_excluded(Job *job, const MeetingTask *meeting)
@@ -143,7 +86,7 @@ static void name_the_excluded(Job *job, const MeetingTask *meeting)
         log_job(
             LOG_WARNING, job->id, (int)rank,
             "its replica has NaN or infinite numbers and was kept out of the mean of round %llu",
-            (unsigned long long)job->round.number);
+            (unsigned long long)job->round);
         job_event(job, "quarantine", NULL,
                   "rank %u has NaN or infinite numbers and was kept out of the mean", rank);
     }
@@ -163,16 +106,6 @@ static void update_losses(Job *job)
         job->last_loss = (float)(sum / n);
 }
 
-/* The step that the next round begins with: where those who took a full part in this one stand. */
-static uint64_t next_start(const Job *job)
-{
-    uint64_t furthest = job->round.start;
-    for (uint32_t r = 0; r < job->spec.trainers; r++)
-        if (job->members[r].place == MEMBER_LIVE && job->members[r].step > furthest)
-            furthest = job->members[r].step;
-    return furthest < job->round.end ? furthest : job->round.end;
-}
-
 static void update_rate(Job *job)
 {
     uint64_t now = clock_monotonic_us();
@@ -189,7 +122,10 @@ static void update_rate(Job *job)
 
 static void after_meeting(Job *job)
 {
-    round_begin(job, job->round.number + 1, next_start(job));
+    job_begin_round(job, job->round + 1);
+    for (uint32_t r = 0; r < job->spec.trainers; r++)
+        member_begin_round(&job->members[r], job->round);
+    members_turn_over(job);
     update_rate(job);
     job->rounds_since_checkpoint++;
     if (job_work_is_done(job)) {
@@ -208,7 +144,7 @@ static void meeting_done(LaneTask *task)
     job->exclusive = job->meeting = false;
     if (job->phase == PHASE_LIVE) {
         if (task->r < 0) {
-            job_fail(job, "meeting of round %llu: %s", (unsigned long long)job->round.number,
+            job_fail(job, "meeting of round %llu: %s", (unsigned long long)job->round,
                      task->err.message);
         } else if (meeting->result.contributors == 0) {
             name_the_excluded(job, meeting);
@@ -216,7 +152,7 @@ static void meeting_done(LaneTask *task)
                 job,
                 "every replica of round %llu has NaN or infinite numbers; restore a checkpoint "
                 "and lower the learning rate",
-                (unsigned long long)job->round.number);
+                (unsigned long long)job->round);
         } else {
             job->checksum = meeting->result.checksum;
             update_losses(job);

@@ -53,7 +53,7 @@ bool members_busy(const Job *job)
 bool member_arrived(Member *member)
 {
     Job *job = member->job;
-    return job->policy->must_wait(&job->round, member->step) ||
+    return job->policy->must_wait(&member->round, member->step) ||
            !dealer_has_step(job->dealer, member->rank, member->step);
 }
 
@@ -138,7 +138,7 @@ static int come_back(Member *member, Error *err)
     return error_set(err, -EAGAIN,
                      "rank %u of job %llu was dropped (%s); it is taken back when round %llu ends",
                      member->rank, (unsigned long long)job->id, member->absent_why,
-                     (unsigned long long)job->round.number);
+                     (unsigned long long)job->round);
 }
 
 int job_join(Job *job, const JoinWant *want, const MemberEvents *events, void *data, Member **ret,
@@ -281,14 +281,18 @@ void members_turn_over(Job *job)
 void member_admit(Member *member)
 {
     Job *job = member->job;
-    uint64_t step = member->step > job->round.start ? member->step : job->round.start;
+    uint64_t step = member->step;
+    for (uint32_t r = 0; r < job->spec.trainers; r++)
+        if (job->members[r].place == MEMBER_LIVE && job->members[r].step > step)
+            step = job->members[r].step;
     member->place = MEMBER_LIVE;
     member->wants_back = false;
     member->step = step;
     dealer_admit(job->dealer, member->rank, step);
+    member_begin_round(member, job->round);
     job_set_reason(job, "%s", "");
     log_job(LOG_NOTICE, job->id, (int)member->rank, "taken back at round %llu",
-            (unsigned long long)job->round.number);
+            (unsigned long long)job->round);
     job_event(job, "trainer", NULL, "rank %u taken back", member->rank);
 }
 
@@ -331,7 +335,7 @@ uint64_t member_step(const Member *member)
 
 uint64_t member_round(const Member *member)
 {
-    return member->job->round.number;
+    return member->round.number;
 }
 
 const char *member_lane_name(const Member *member)
@@ -341,7 +345,7 @@ const char *member_lane_name(const Member *member)
 
 float member_lr(const Member *member)
 {
-    return member->job->settings.lr;
+    return member->settings.lr;
 }
 
 bool member_own_data(const Member *member)

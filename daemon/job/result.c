@@ -19,7 +19,7 @@ int result_summarise(Job *job)
                                         .restarts = member->managed.restarts,
                                         .dropped = member->place == MEMBER_DROPPED};
     }
-    job->result_round = job->round.number;
+    job->result_round = job->round;
     job->result_step = job_step(job);
     job->result_epoch = job_epoch(job);
     return 0;
@@ -55,7 +55,7 @@ char *result_json(const Job *job)
 {
     cJSON *json = cJSON_CreateObject();
     char checksum[24], *text = NULL;
-    uint64_t round = job->members ? job->round.number : job->result_round;
+    uint64_t round = job->members ? job->round : job->result_round;
     snprintf(checksum, sizeof checksum, "%016" PRIx64, job->checksum);
     if (json && cJSON_AddNumberToObject(json, "round", (double)round) &&
         cJSON_AddNumberToObject(json, "step", (double)job_step(job)) &&
@@ -98,7 +98,7 @@ int result_read(Job *job, const char *text)
     cJSON *json = cJSON_Parse(text);
     if (!json)
         return -EBADMSG;
-    job->result_round = job->round.number = (uint64_t)json_double(json, "round");
+    job->result_round = job->round = (uint64_t)json_double(json, "round");
     job->result_step = (uint64_t)json_double(json, "step");
     job->result_epoch = (uint64_t)json_double(json, "epoch");
     job->samples = (uint64_t)json_double(json, "samples");

@@ -111,7 +111,7 @@ void job_update(Job *job, const SettingText *settings, size_t n, const char *who
         return;
     }
     *update = (Update){.job = job, .n = n, .done = done, .data = data};
-    update->round = job->round.number + 1 + job->meeting;
+    update->round = rounds_furthest(job) + 1 + job->meeting;
     for (size_t i = 0; i < n; i++) {
         update->changes[i].round = update->round;
         snprintf(update->changes[i].key, SETTING_KEY_MAX, "%s", settings[i].key);

@@ -2,10 +2,14 @@
 #include "store/space.h"
 #include "store/statement.h"
 
+#include <string.h>
+
 typedef struct Rewind {
     Request request;
     uint64_t job, round, checkpoint;
     bool also_settings;
+    uint32_t n_ranks;
+    uint64_t rank_rounds[];
 } Rewind;
 
 /* Runs "DELETE … WHERE job = ? AND … > ?". */
@@ -20,11 +24,34 @@ static int delete_after(Db *db, const char *sql, uint64_t job, uint64_t last, Er
     return statement_run(&statement, err);
 }
 
+static int delete_rank(Db *db, uint64_t job, uint32_t rank, uint64_t last, Error *err)
+{
+    _cleanup_(statement_end) Statement statement = {0};
+    int r = statement_prepare(db, "DELETE FROM rounds WHERE job = ? AND rank = ? AND round > ?",
+                              &statement, err);
+    if (r < 0)
+        return r;
+    statement_bind_u64(&statement, job);
+    statement_bind_u64(&statement, rank);
+    statement_bind_limit(&statement, last);
+    return statement_run(&statement, err);
+}
+
+static int delete_rounds(Db *db, const Rewind *rewind, Error *err)
+{
+    int r = 0;
+    if (rewind->n_ranks == 0)
+        return delete_after(db, "DELETE FROM rounds WHERE job = ? AND round > ?", rewind->job,
+                            rewind->round, err);
+    for (uint32_t rank = 0; rank < rewind->n_ranks && r >= 0; rank++)
+        r = delete_rank(db, rewind->job, rank, rewind->rank_rounds[rank], err);
+    return r;
+}
+
 static int delete_rows(Db *db, void *data, Error *err)
 {
     const Rewind *rewind = data;
-    int r = delete_after(db, "DELETE FROM rounds WHERE job = ? AND round > ?", rewind->job,
-                         rewind->round, err);
+    int r = delete_rounds(db, rewind, err);
     if (r < 0 || !rewind->also_settings)
         return r;
     r = delete_after(db, "DELETE FROM settings WHERE job = ? AND round > ?", rewind->job,
@@ -47,11 +74,13 @@ static int run(Request *request, Db *db, Error *err)
 static const RequestKind kind = {
     .what = "rewind the job's records", .run = run, .answer = request_answer_done};
 
-int store_job_rewind(Store *store, uint64_t job, uint64_t round, bool also_settings,
-                     uint64_t checkpoint, StoreDone done, void *data)
+int store_job_rewind(Store *store, uint64_t job, uint64_t round, const uint64_t *rank_rounds,
+                     uint32_t n_ranks, bool also_settings, uint64_t checkpoint, StoreDone done,
+                     void *data)
 {
     Request *request;
-    int r = request_new(store, &kind, sizeof(Rewind), data, &request);
+    int r =
+        request_new(store, &kind, sizeof(Rewind) + n_ranks * sizeof *rank_rounds, data, &request);
     if (r < 0)
         return r;
     Rewind *rewind = (Rewind *)request;
@@ -60,6 +89,9 @@ int store_job_rewind(Store *store, uint64_t job, uint64_t round, bool also_setti
     rewind->round = round;
     rewind->also_settings = also_settings;
     rewind->checkpoint = checkpoint;
+    rewind->n_ranks = n_ranks;
+    if (n_ranks)
+        memcpy(rewind->rank_rounds, rank_rounds, n_ranks * sizeof *rank_rounds);
     request_post(request);
     return 0;
 }

@@ -112,7 +112,7 @@ static void ids_are_not_used_again(void **state)
     uint64_t job = fixture_job(f);
     uint64_t id = fixture_save(f, job, 1, 1, 10, 0).id;
     Answer answer = {0};
-    store_job_rewind(f->store, job, 0, true, 0, answer_done, &answer);
+    store_job_rewind(f->store, job, 0, NULL, 0, true, 0, answer_done, &answer);
     fixture_drain(f);
     assert_true(fixture_save(f, job, 1, 1, 10, 0).id > id);
 }

@@ -133,7 +133,7 @@ static int load_rounds(Fixture *f, uint64_t job, Answer *answer)
 
 static int rewind_job(Fixture *f, uint64_t job, Answer *answer)
 {
-    return store_job_rewind(f->store, job, 100, true, UINT64_MAX, answer_done, answer);
+    return store_job_rewind(f->store, job, 100, NULL, 0, true, UINT64_MAX, answer_done, answer);
 }
 
 static int ping(Fixture *f, uint64_t job, Answer *answer)

@@ -283,8 +283,8 @@ static void pages_end_between_rounds(void **state)
 static Answer rewind_job(Fixture *f, uint64_t job, uint64_t round, bool also, uint64_t checkpoint)
 {
     Answer answer = {0};
-    assert_int_equal(store_job_rewind(f->store, job, round, also, checkpoint, answer_done, &answer),
-                     0);
+    assert_int_equal(
+        store_job_rewind(f->store, job, round, NULL, 0, also, checkpoint, answer_done, &answer), 0);
     fixture_drain(f);
     assert_int_equal(answer.r, 0);
     return answer;

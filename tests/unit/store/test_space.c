@@ -60,7 +60,7 @@ static void rewinding_shrinks_the_file(void **state)
     for (uint64_t round = 1; round <= 8; round++)
         assert_int_equal(fixture_save(f, job, round, 3, PART, 0).r, 0);
     Answer answer = {0};
-    store_job_rewind(f->store, job, 1, true, 1, answer_done, &answer);
+    store_job_rewind(f->store, job, 1, NULL, 0, true, 1, answer_done, &answer);
     fixture_drain(f);
     assert_int_equal(answer.r, 0);
     assert_true(fixture_file_size(f, "") < size_of(1) + SLACK);

@@ -1,0 +1,96 @@
+/* Rounds: the steps of a rank between two synchronisations, their settings and their metrics. */
+#include "job/job_internal.h"
+
+/* The job's settings and those changes that hold by `round`. */
+static JobSettings settings_at(const Job *job, uint64_t round)
+{
+    JobSettings settings = job->settings;
+    for (unsigned i = 0; i < job->n_pending; i++)
+        if (job->pending[i].round <= round)
+            (void)settings_apply(&settings, job->pending[i].key, job->pending[i].value, NULL);
+    return settings;
+}
+
+void job_begin_round(Job *job, uint64_t number)
+{
+    unsigned kept = 0;
+    job->round = number;
+    for (unsigned i = 0; i < job->n_pending; i++) {
+        const SettingChange *change = &job->pending[i];
+        if (change->round > number) {
+            job->pending[kept++] = *change;
+            continue;
+        }
+        (void)settings_apply(&job->settings, change->key, change->value, NULL);
+        log_job(LOG_NOTICE, job->id, -1, "%s=%s from round %llu on", change->key, change->value,
+                (unsigned long long)change->round);
+    }
+    job->n_pending = kept;
+    job_touch(job);
+}
+
+void member_take_settings(Member *member)
+{
+    member->settings = settings_at(member->job, member->round.number);
+}
+
+void member_begin_round(Member *member, uint64_t number)
+{
+    member->settings = settings_at(member->job, number);
+    member->round = (Round){
+        .number = number, .start = member->step, .end = member->step + member->settings.interval};
+    member->account = (RoundAccount){0};
+    member->arrived_us = 0;
+}
+
+uint64_t rounds_furthest(const Job *job)
+{
+    uint64_t furthest = job->round;
+    for (uint32_t r = 0; job->members && r < job->spec.trainers; r++)
+        if (job->members[r].round.number > furthest)
+            furthest = job->members[r].round.number;
+    return furthest;
+}
+
+/* ---- metrics ------------------------------------------------------------------------------- */
+
+static void on_saved(void *data, int r, const Error *err)
+{
+    Job *job = data;
+    job->rounds_unsaved--;
+    if (r < 0)
+        log_job(LOG_ERR, job->id, -1, "metrics of a round are not saved: %s", err->message);
+    job_advance(job);
+}
+
+static RoundRecord row_of(const Member *member, bool contributed)
+{
+    const RoundAccount *account = &member->account;
+    return (RoundRecord){
+        .job = member->job->id,
+        .round = member->round.number,
+        .rank = member->rank,
+        .step = member->step,
+        .samples = account->samples,
+        .bytes_in = account->bytes_in,
+        .bytes_out = account->bytes_out,
+        .loss = account->samples ? account->loss_sum / (double)account->samples : 0,
+        .compute_ms = (double)account->compute_us / 1e3,
+        .wait_ms = (double)account->wait_us / 1e3,
+        .lr = (double)member->settings.lr,
+        .contributed = contributed,
+    };
+}
+
+void rounds_save(Job *job, Member *const *members, const bool *contributed, size_t n)
+{
+    RoundRecord rows[JOB_MAX_TRAINERS];
+    for (size_t i = 0; i < n; i++)
+        rows[i] = row_of(members[i], contributed[i]);
+    job->rounds_unsaved++;
+    if (n && store_rounds_add(manager_store(job->manager), rows, n, on_saved, job) == 0)
+        return;
+    job->rounds_unsaved--;
+    if (n)
+        log_job(LOG_ERR, job->id, -1, "metrics of a round are not saved: out of memory");
+}
