@@ -51,10 +51,14 @@ static bool add_position(cJSON *json, const Job *job)
 
 static bool add_settings(cJSON *json, const JobSettings *settings)
 {
-    return cJSON_AddNumberToObject(json, "interval", settings->interval) &&
-           cJSON_AddNumberToObject(json, "lr", (double)settings->lr) &&
-           cJSON_AddNumberToObject(json, "checkpoint_rounds", settings->checkpoint_rounds) &&
-           cJSON_AddNumberToObject(json, "checkpoint_keep", settings->checkpoint_keep);
+    cJSON *object = cJSON_AddObjectToObject(json, "settings");
+    for (int i = 0; object && i < settings_count(); i++) {
+        char text[SETTING_VALUE_MAX];
+        if (!cJSON_AddStringToObject(object, settings_key(i),
+                                     settings_format(settings, i, text, sizeof text)))
+            return false;
+    }
+    return object;
 }
 
 int checkpoint_meta_write(const Job *job, char **ret)
@@ -119,6 +123,20 @@ static int read_dealer(const cJSON *json, Job *job, Error *err)
     return r < 0 ? error_set(err, r, "its data position cannot be read") : 0;
 }
 
+static int read_settings(const cJSON *json, JobSettings *settings)
+{
+    const cJSON *object = cJSON_GetObjectItemCaseSensitive(json, "settings"), *setting;
+    if (!cJSON_IsObject(object))
+        return -EBADMSG;
+    cJSON_ArrayForEach(setting, object)
+    {
+        if (!cJSON_IsString(setting) ||
+            settings_apply(settings, setting->string, setting->valuestring, NULL) < 0)
+            return -EBADMSG;
+    }
+    return 0;
+}
+
 static int read_all(const cJSON *json, Job *job, Error *err)
 {
     int r = read_members(json, job, err);
@@ -131,11 +149,7 @@ static int read_all(const cJSON *json, Job *job, Error *err)
     job->batches = json_u64(json, "batches");
     job->checksum = json_u64(json, "checksum");
     job->last_loss = (float)json_double(json, "last_loss");
-    job->settings.interval = (uint32_t)json_double(json, "interval");
-    job->settings.lr = (float)json_double(json, "lr");
-    job->settings.checkpoint_rounds = (uint32_t)json_double(json, "checkpoint_rounds");
-    job->settings.checkpoint_keep = (uint32_t)json_double(json, "checkpoint_keep");
-    if (job->round == 0 || job->settings.interval == 0)
+    if (job->round == 0 || read_settings(json, &job->settings) < 0)
         return error_set(err, -EBADMSG, "its position cannot be read");
     return 0;
 }

@@ -15,10 +15,7 @@ int job_new(JobManager *manager, uint64_t id, const JobSpec *spec, const char *o
     job->state = JOB_QUEUED;
     job->retry = (Timer){.fire = checkpoint_retry, .data = job};
     job->created_ms = clock_unix_ms();
-    job->settings = (JobSettings){.interval = spec->interval,
-                                  .checkpoint_rounds = spec->checkpoint_rounds,
-                                  .checkpoint_keep = spec->checkpoint_keep,
-                                  .lr = spec->lr};
+    (void)job_spec_settings(spec, &job->settings, NULL); /* checked when it was submitted */
     job->owner = strdup(owner);
     if (!job->owner) {
         free(job);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "backend/backend.h"
-#include "job/policy.h"
 #include "replica/engine.h"
 
 _Static_assert((int)JOB_MAX_BATCH == (int)ENGINE_MAX_BATCH, "what is taken can be trained on");
@@ -20,6 +19,8 @@ static int check_ranges(const JobSpec *spec, Error *err)
 {
     const RangeCheck checks[] = {
         {"trainers", spec->trainers, JOB_MAX_TRAINERS, "one meeting takes no more replicas"},
+        {"trainers.max", spec->max_trainers, JOB_MAX_TRAINERS,
+         "one meeting takes no more replicas"},
         {"batch", spec->batch, JOB_MAX_BATCH, "activations grow with it"},
         {"interval", spec->interval, JOB_MAX_INTERVAL, "leases dealt ahead grow with it"},
         {"epochs", spec->epochs, JOB_MAX_EPOCHS, "use --steps for an open end"},
@@ -58,6 +59,8 @@ static void fill_defaults(JobSpec *spec, const JobDefaults *defaults, const Mode
     default_text(spec->loss, sizeof spec->loss, loss_name(model->defaults.loss));
     default_text(spec->device, sizeof spec->device, "auto");
     default_u32(&spec->trainers, 1);
+    if (spec->max_trainers < spec->trainers)
+        spec->max_trainers = spec->trainers;
     default_u32(&spec->interval, 25);
     default_u32(&spec->batch, 32);
     default_u32(&spec->threads, 1);
@@ -111,8 +114,25 @@ static int resolve_training(const JobSpec *spec, JobPlan *plan, Error *err)
     r = optimizer_parse(spec->optimizer, default_lr, &plan->optimizer, err);
     if (r < 0)
         return r;
-    const SyncPolicy *policy;
-    return policy_find(spec->policy, &policy, err);
+    JobSettings settings;
+    return job_spec_settings(spec, &settings, err);
+}
+
+int job_spec_settings(const JobSpec *spec, JobSettings *ret, Error *err)
+{
+    JobSettings settings;
+    settings_defaults(&settings);
+    settings.interval = spec->interval;
+    settings.checkpoint_rounds = spec->checkpoint_rounds;
+    settings.checkpoint_keep = spec->checkpoint_keep;
+    settings.lr = spec->lr;
+    settings.trainers = spec->trainers;
+    int r = settings_apply(&settings, "sync.policy", spec->policy, err);
+    for (int i = 0; i < spec->n_settings && r == 0; i++)
+        r = settings_apply(&settings, spec->settings[i].key, spec->settings[i].value, err);
+    if (r == 0)
+        *ret = settings;
+    return r;
 }
 
 static int build_model(const JobSpec *spec, JobPlan *plan, Error *err)

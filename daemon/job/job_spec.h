@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "job/settings.h"
 #include "model/loss.h"
 #include "model/optimizer.h"
 #include "model/zoo.h"
@@ -23,9 +24,14 @@ enum {
     JOB_MAX_CHECKPOINT_ROUNDS = 1000000,
     JOB_MAX_CHECKPOINT_KEEP = 1000,
     JOB_MAX_OPTIONS = 16,
+    JOB_MAX_SETTINGS = 32,     /* there are not that many names */
     JOB_MAX_SAMPLES = 1 << 26, /* an epoch's permutation is 8 bytes a sample, two are kept */
 };
 #define JOB_MAX_STEPS UINT64_C(1000000000000)
+
+typedef struct SettingPair {
+    char key[SETTING_KEY_MAX], value[SETTING_VALUE_MAX];
+} SettingPair;
 
 typedef struct JobSpec {
     char name[JOB_NAME_MAX];
@@ -40,10 +46,15 @@ typedef struct JobSpec {
     uint32_t trainers, interval, epochs, batch, threads, checkpoint_rounds, checkpoint_keep;
     float lr;
     bool external_trainers;
+    uint32_t max_trainers; /* ranks that there may ever be */
+    char eval_data[JOB_PATH_MAX];
+    char stop_when[JOB_NAME_MAX];
     int n_options;
     struct {
         char key[32], value[32];
     } options[JOB_MAX_OPTIONS];
+    int n_settings; /* initial values of what can be changed while the job runs */
+    SettingPair settings[JOB_MAX_SETTINGS];
 } JobSpec;
 
 /* What the daemon fills in where a spec is silent. */
@@ -58,6 +69,9 @@ typedef struct JobPlan {
     LossKind loss;
     Optimizer optimizer; /* lr is the job's */
 } JobPlan;
+
+/* The settings that the job begins with. -EINVAL */
+int job_spec_settings(const JobSpec *spec, JobSettings *ret, Error *err);
 
 /* Fills in defaults, checks every limit and builds the model. -EINVAL, -ENOENT, -ENOMEM with a
  * sentence. */

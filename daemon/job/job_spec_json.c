@@ -41,6 +41,9 @@ static const Field fields[] = {
     FIELD(FIELD_U32, checkpoint_keep),
     FIELD(FIELD_FLOAT, lr),
     FIELD(FIELD_BOOL, external_trainers),
+    FIELD(FIELD_U32, max_trainers),
+    FIELD(FIELD_TEXT, eval_data),
+    FIELD(FIELD_TEXT, stop_when),
 };
 
 static const void *field_of(const JobSpec *spec, const Field *field)
@@ -77,10 +80,19 @@ static bool add_options(cJSON *json, const JobSpec *spec)
     return options;
 }
 
+static bool add_settings(cJSON *json, const JobSpec *spec)
+{
+    cJSON *settings = cJSON_AddObjectToObject(json, "settings");
+    for (int i = 0; settings && i < spec->n_settings; i++)
+        if (!cJSON_AddStringToObject(settings, spec->settings[i].key, spec->settings[i].value))
+            return false;
+    return settings;
+}
+
 int job_spec_to_json(const JobSpec *spec, char **ret)
 {
     cJSON *json = cJSON_CreateObject();
-    bool whole = json && add_options(json, spec);
+    bool whole = json && add_options(json, spec) && add_settings(json, spec);
     for (size_t i = 0; whole && i < sizeof fields / sizeof *fields; i++)
         whole = add_field(json, spec, &fields[i]);
     char *text = whole ? cJSON_PrintUnformatted(json) : NULL;
@@ -130,6 +142,19 @@ static void read_options(const cJSON *options, JobSpec *spec)
     }
 }
 
+static void read_settings(const cJSON *settings, JobSpec *spec)
+{
+    const cJSON *setting;
+    cJSON_ArrayForEach(setting, settings)
+    {
+        if (!cJSON_IsString(setting) || spec->n_settings >= JOB_MAX_SETTINGS)
+            continue;
+        SettingPair *pair = &spec->settings[spec->n_settings++];
+        snprintf(pair->key, sizeof pair->key, "%s", setting->string);
+        snprintf(pair->value, sizeof pair->value, "%s", setting->valuestring);
+    }
+}
+
 int job_spec_from_json(const char *text, JobSpec *ret, Error *err)
 {
     cJSON *json = cJSON_Parse(text);
@@ -141,6 +166,9 @@ int job_spec_from_json(const char *text, JobSpec *ret, Error *err)
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         read_field(cJSON_GetObjectItemCaseSensitive(json, fields[i].name), &spec, &fields[i]);
     read_options(cJSON_GetObjectItemCaseSensitive(json, "options"), &spec);
+    read_settings(cJSON_GetObjectItemCaseSensitive(json, "settings"), &spec);
+    if (spec.max_trainers < spec.trainers)
+        spec.max_trainers = spec.trainers; /* written by a dps that had no such number */
     cJSON_Delete(json);
     *ret = spec;
     return 0;

@@ -234,10 +234,8 @@ static void begin_at_the_seed(Job *job)
     job->last_loss = 0;
     job->latest_checkpoint = 0;
     job->rounds_since_checkpoint = 0;
-    job->settings = (JobSettings){.interval = job->spec.interval,
-                                  .checkpoint_rounds = job->spec.checkpoint_rounds,
-                                  .checkpoint_keep = job->spec.checkpoint_keep,
-                                  .lr = job->spec.lr};
+    (void)job_spec_settings(&job->spec, &job->settings, NULL); /* checked when it was submitted */
+};
 }
 
 static void on_checkpoint(void *data, int r, const Error *err, const CheckpointRecord *checkpoint,

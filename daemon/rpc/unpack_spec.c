@@ -41,12 +41,34 @@ static int copy_options(const Dps__V1__JobSpec *message, JobSpec *spec, Error *e
     return 0;
 }
 
+static int copy_settings(const Dps__V1__JobSpec *message, JobSpec *spec, Error *err)
+{
+    if (message->n_settings > JOB_MAX_SETTINGS)
+        return error_set(err, -EINVAL, "%zu settings; the most is %d", message->n_settings,
+                         JOB_MAX_SETTINGS);
+    for (size_t i = 0; i < message->n_settings; i++) {
+        SettingPair *pair = &spec->settings[i];
+        const TextField fields[] = {
+            {"a setting's name", message->settings[i]->key, pair->key, sizeof pair->key},
+            {"a setting's value", message->settings[i]->value, pair->value, sizeof pair->value},
+        };
+        int r = copy_text(&fields[0], err);
+        if (r == 0)
+            r = copy_text(&fields[1], err);
+        if (r < 0)
+            return r;
+    }
+    spec->n_settings = (int)message->n_settings;
+    return 0;
+}
+
 static void copy_numbers(const Dps__V1__JobSpec *message, JobSpec *spec)
 {
     spec->samples = message->samples;
     spec->steps = message->steps;
     spec->seed = message->seed;
     spec->trainers = message->trainers;
+    spec->max_trainers = message->max_trainers;
     spec->interval = message->interval;
     spec->epochs = message->epochs;
     spec->batch = message->batch;
@@ -69,6 +91,8 @@ int unpack_spec(const Dps__V1__JobSpec *message, JobSpec *ret, Error *err)
         {"loss", message->loss, spec.loss, sizeof spec.loss},
         {"device", message->device, spec.device, sizeof spec.device},
         {"backend", message->backend, spec.backend, sizeof spec.backend},
+        {"eval_data", message->eval_data, spec.eval_data, sizeof spec.eval_data},
+        {"stop_when", message->stop_when, spec.stop_when, sizeof spec.stop_when},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         int r = copy_text(&fields[i], err);
@@ -76,6 +100,8 @@ int unpack_spec(const Dps__V1__JobSpec *message, JobSpec *ret, Error *err)
             return r;
     }
     int r = copy_options(message, &spec, err);
+    if (r == 0)
+        r = copy_settings(message, &spec, err);
     if (r < 0)
         return r;
     copy_numbers(message, &spec);
