@@ -12,7 +12,8 @@ typedef struct Table {
 
 static const Table tables[] = {
     {"jobs", true},        {"events", true},           {"settings", true},
-    {"checkpoints", true}, {"checkpoint_parts", true}, {"rounds", false},
+    {"checkpoints", true}, {"checkpoint_parts", true}, {"evaluations", true},
+    {"rounds", false},
 };
 
 static int check_table(Db *db, const char *table, Error *err)

@@ -65,6 +65,12 @@ void checkpoint_mark_invalid(Db *db, const CheckpointRecord *checkpoint, const c
 
 /* ---- checkpoint_prune.c -------------------------------------------------------------------- */
 
-/* Deletes what is older than the job's `keep` newest valid checkpoints, of which one is about to be
- * added. Inside the transaction that adds it, so that its pages are used again. */
-int checkpoint_prune(Db *db, uint64_t job, unsigned keep, Error *err);
+/* Deletes what is older than the job's `keep` newest valid checkpoints that are not pinned; one is
+ * about to be added, pinned or not. Those that are pinned stay, unless they are not valid. Inside
+ * the transaction that adds it, so that its pages are used again. */
+int checkpoint_prune(Db *db, uint64_t job, unsigned keep, bool adds_pinned, Error *err);
+
+/* ---- checkpoint_pin.c ---------------------------------------------------------------------- */
+
+/* Inside a transaction. */
+int checkpoint_pin(Db *db, uint64_t job, CheckpointPin pin, uint64_t id, Error *err);

@@ -23,6 +23,8 @@ static int read_record(const Statement *row, CheckpointRecord *record, Error *er
     record->created_ms = statement_u64(row, 4);
     record->bytes = statement_u64(row, 5);
     record->valid = statement_u64(row, 7) != 0;
+    record->in_use = statement_u64(row, 9) != 0;
+    record->best = statement_u64(row, 10) != 0;
     int r = statement_text(row, 6, &record->meta, err);
     if (r >= 0 && !record->valid)
         r = statement_text(row, 8, &record->problem, err);
@@ -34,8 +36,8 @@ static int read_records(List *list, Db *db, Error *err)
     _cleanup_(statement_end) Statement row = {0};
     int r = statement_prepare(
         db,
-        "SELECT id, job, round, step, created_ms, bytes, meta, valid, problem FROM checkpoints"
-        " WHERE job = ? ORDER BY id DESC",
+        "SELECT id, job, round, step, created_ms, bytes, meta, valid, problem, in_use, best"
+        " FROM checkpoints WHERE job = ? ORDER BY id DESC",
         &row, err);
     if (r < 0)
         return r;

@@ -125,9 +125,12 @@ static int write_checkpoint(Db *db, void *data, Error *err)
 {
     Save *save = data;
     StoredCheckpoint *checkpoint = &save->checkpoint;
-    int r = checkpoint_prune(db, checkpoint->record.job, save->keep, err);
+    const CheckpointRecord *record = &checkpoint->record;
+    int r = checkpoint_prune(db, record->job, save->keep, record->in_use, err);
     if (r >= 0)
         r = write_row(db, checkpoint, err);
+    if (r >= 0 && record->in_use)
+        r = checkpoint_pin(db, record->job, PIN_IN_USE, record->id, err);
     if (r >= 0)
         r = write_part_rows(db, checkpoint, err);
     if (r >= 0)
@@ -194,7 +197,8 @@ int store_checkpoint_save(Store *store, const CheckpointRecord *checkpoint,
     save->checkpoint.record = (CheckpointRecord){.job = checkpoint->job,
                                                  .round = checkpoint->round,
                                                  .step = checkpoint->step,
-                                                 .created_ms = checkpoint->created_ms};
+                                                 .created_ms = checkpoint->created_ms,
+                                                 .in_use = checkpoint->in_use};
     r = text_copy(checkpoint->meta, &save->checkpoint.record.meta);
     if (r >= 0)
         r = copy_parts(&save->checkpoint, parts, n);

@@ -52,6 +52,9 @@ static int delete_rows(Db *db, void *data, Error *err)
 {
     const Rewind *rewind = data;
     int r = delete_rounds(db, rewind, err);
+    if (r >= 0)
+        r = delete_after(db, "DELETE FROM evaluations WHERE job = ? AND round > ?", rewind->job,
+                         rewind->round, err);
     if (r < 0 || !rewind->also_settings)
         return r;
     r = delete_after(db, "DELETE FROM settings WHERE job = ? AND round > ?", rewind->job,

@@ -99,6 +99,23 @@ static const Migration migrations[] = {
      "  data BLOB NOT NULL,"
      "  UNIQUE (checkpoint, part, number)"
      ") STRICT;"},
+
+    /* checkpoint: its number, whether it is still there or not. accuracy and loss are NULL where
+       they were not a number. */
+    {"CREATE TABLE evaluations ("
+     "  job INTEGER NOT NULL REFERENCES jobs (id),"
+     "  round INTEGER NOT NULL,"
+     "  checkpoint INTEGER NOT NULL,"
+     "  accuracy REAL,"
+     "  loss REAL,"
+     "  samples INTEGER NOT NULL,"
+     "  unix_ms INTEGER NOT NULL,"
+     "  PRIMARY KEY (job, round)"
+     ") STRICT, WITHOUT ROWID;"
+
+     /* pins, of which each job has at most one of a kind: such a checkpoint is not pruned */
+     "ALTER TABLE checkpoints ADD COLUMN in_use INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE checkpoints ADD COLUMN best INTEGER NOT NULL DEFAULT 0;"},
 };
 
 enum { VERSION = sizeof migrations / sizeof *migrations };

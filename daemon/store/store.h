@@ -130,7 +130,15 @@ typedef struct CheckpointRecord {
     char *meta;     /* JSON, the job's own format; covered by the checksum */
     bool valid;
     char *problem; /* when not valid: which part and why */
+    bool in_use;   /* has PIN_IN_USE: from the beginning where it is saved with it */
+    bool best;     /* has PIN_BEST; not looked at by save */
 } CheckpointRecord;
+
+/* Why a checkpoint is not pruned, however old it is. */
+typedef enum CheckpointPin {
+    PIN_IN_USE, /* an evaluation reads it, or is to read it when dpsd is back */
+    PIN_BEST,   /* the job's best so far */
+} CheckpointPin;
 
 typedef void (*StoreCheckpointSaved)(void *data, int r, const Error *err, uint64_t id);
 typedef void (*StoreCheckpointLoaded)(void *data, int r, const Error *err,
@@ -140,8 +148,9 @@ typedef void (*StoreCheckpointsListed)(void *data, int r, const Error *err,
                                        const CheckpointRecord *checkpoints, size_t n);
 
 /* Saves all parts in one transaction, then prunes the job's older checkpoints down to `keep` valid
- * ones (0: keep all) and gives the space back. The parts' memory stays the caller's and must live
- * until the callback. Where this fails nothing that was saved before is lost. */
+ * ones (0: keep all), not counting those that are pinned, and gives the space back. The parts'
+ * memory stays the caller's and must live until the callback. Where this fails nothing that was
+ * saved before is lost. */
 int store_checkpoint_save(Store *store, const CheckpointRecord *checkpoint,
                           const CheckpointPart *parts, size_t n, unsigned keep,
                           StoreCheckpointSaved done, void *data);
@@ -150,13 +159,46 @@ int store_checkpoint_save(Store *store, const CheckpointRecord *checkpoint,
  * -ENOENT: none. */
 int store_checkpoint_load(Store *store, uint64_t job, uint64_t id, StoreCheckpointLoaded done,
                           void *data);
+/* Gives a pin of the job to the checkpoint `id`, whichever had it before; 0: to none. */
+int store_checkpoint_pin(Store *store, uint64_t job, CheckpointPin pin, uint64_t id, StoreDone done,
+                         void *data);
 /* Newest first. Verifies every checksum when `verify`. */
 int store_checkpoints_list(Store *store, uint64_t job, bool verify, StoreCheckpointsListed done,
                            void *data);
 
+/* ---- evaluations --------------------------------------------------------------------------- */
+
+/* What the averaged model of a checkpoint was worth on held-out data. */
+typedef struct EvaluationRecord {
+    uint64_t job, round, checkpoint, samples, unix_ms;
+    double accuracy, loss; /* NaN comes back as NaN */
+    bool best;             /* add: its checkpoint gets PIN_BEST; load: it has it */
+    bool kept;             /* load: its checkpoint is there, and valid as far as is known */
+} EvaluationRecord;
+
+/* What a job knows of its evaluations. */
+typedef struct EvaluationsLoaded {
+    const EvaluationRecord *rows; /* n, by round */
+    size_t n;
+    uint64_t in_use, in_use_round; /* the checkpoint that has PIN_IN_USE; 0: none */
+} EvaluationsLoaded;
+
+typedef void (*StoreEvaluationsLoaded)(void *data, int r, const Error *err,
+                                       const EvaluationsLoaded *loaded);
+
+/* One that is there already (job, round) is replaced. */
+int store_evaluation_add(Store *store, const EvaluationRecord *evaluation, StoreDone done,
+                         void *data);
+/* Those of rounds after `after_round`, at most `limit`. */
+int store_evaluations_load(Store *store, uint64_t job, uint64_t after_round, size_t limit,
+                           StoreEvaluationsLoaded done, void *data);
+
+/* ---- going back ---------------------------------------------------------------------------- */
+
 /* Rewinds a job to a cut: deletes its metrics after `round`, or, where n_ranks is not 0, those of
- * each rank r after rank_rounds[r]; and, with also_settings, the settings that were to hold from a
- * round after `round` and the checkpoints after `checkpoint` (0: all of them). */
+ * each rank r after rank_rounds[r]; its evaluations after `round`; and, with also_settings, the
+ * settings that were to hold from a round after `round` and the checkpoints after `checkpoint` (0:
+ * all of them). */
 int store_job_rewind(Store *store, uint64_t job, uint64_t round, const uint64_t *rank_rounds,
                      uint32_t n_ranks, bool also_settings, uint64_t checkpoint, StoreDone done,
                      void *data);

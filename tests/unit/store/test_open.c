@@ -19,7 +19,7 @@ static void a_new_database_is_set_up(void **state)
 {
     Fixture *f = *state;
     assert_int_equal(fixture_sql_number(f, "PRAGMA auto_vacuum"), 2);
-    assert_int_equal(fixture_sql_number(f, "PRAGMA user_version"), 1);
+    assert_int_equal(fixture_sql_number(f, "PRAGMA user_version"), 2);
     assert_int_equal(fixture_sql_number(f, "PRAGMA application_id"), 0x64707364);
     assert_int_equal(fixture_sql_number(f, "SELECT journal_mode = 'wal' FROM pragma_journal_mode"),
                      1);
@@ -105,9 +105,9 @@ static void a_newer_database_is_left_as_it_is(void **state)
     Fixture *f = *state;
     fixture_job(f);
     fixture_stop(f);
-    fixture_sql(f, "PRAGMA user_version = 2; CREATE TABLE unheard_of (x)");
-    check_untouched(f, -EPROTO, "version 2");
-    fixture_sql(f, "DROP TABLE unheard_of; PRAGMA user_version = 1");
+    fixture_sql(f, "PRAGMA user_version = 3; CREATE TABLE unheard_of (x)");
+    check_untouched(f, -EPROTO, "version 3");
+    fixture_sql(f, "DROP TABLE unheard_of; PRAGMA user_version = 2");
     fixture_start(f);
 }
 
@@ -160,14 +160,16 @@ static Db *open_older(Fixture *f)
     fixture_new(f);
     fixture_sql(f, "PRAGMA user_version = 0");
     fixture_sql(f, two[0].sql);
-    fixture_sql(f, "PRAGMA user_version = 1");
+    fixture_sql(f, "PRAGMA user_version = 2");
     Db *db = NULL;
     Error err = {0};
-    /* db_open would look for the real tables: open one of those and swap the tables */
+    /* db_open would migrate and look for the real tables: it is shown a database that is up to
+     * date and has them, whose version is set back then */
     fixture_sql(f, "CREATE TABLE jobs (x); CREATE TABLE events (x); CREATE TABLE settings (x);"
                    "CREATE TABLE checkpoints (x); CREATE TABLE checkpoint_parts (x);"
-                   "CREATE TABLE rounds (x)");
+                   "CREATE TABLE rounds (x); CREATE TABLE evaluations (x)");
     assert_int_equal(db_open(f->dir, &db, &err), 0);
+    assert_int_equal(db_exec(db, "PRAGMA user_version = 1", &err), 0);
     return db;
 }
 
@@ -186,8 +188,32 @@ static void an_older_database_is_brought_forward(void **state)
     assert_int_equal(version, 2);
     assert_int_equal(schema_migrate_by(db, two, 1, &err), -EPROTO);
     db_close(db);
-    assert_int_equal(fixture_try_open(&f, &err), -EPROTO);
     fixture_free(&f);
+}
+
+/* Version 1 had neither evaluations nor pins. */
+static void version_1_comes_forward_with_all_it_has(void **state)
+{
+    Fixture *f = *state;
+    uint64_t job = fixture_job(f);
+    uint64_t first = fixture_save(f, job, 4, 2, 5000, 0).id;
+    fixture_save(f, job, 8, 2, 5000, 0);
+    fixture_stop(f);
+    fixture_sql(f, "DROP TABLE evaluations;"
+                   "ALTER TABLE checkpoints DROP COLUMN in_use;"
+                   "ALTER TABLE checkpoints DROP COLUMN best;"
+                   "PRAGMA user_version = 1");
+    fixture_start(f);
+    assert_int_equal(fixture_sql_number(f, "PRAGMA user_version"), 2);
+    Answer list = fixture_list(f, job, true);
+    assert_int_equal(list.n, 2);
+    assert_int_equal(list.id, 2);
+    assert_int_equal(fixture_load(f, job, first).r, 0);
+    Answer pinned = {0};
+    assert_int_equal(store_checkpoint_pin(f->store, job, PIN_BEST, first, answer_done, &pinned), 0);
+    fixture_drain(f);
+    assert_int_equal(pinned.r, 0);
+    assert_int_equal(fixture_sql_number(f, "SELECT count(*) FROM evaluations"), 0);
 }
 
 static void a_migration_that_fails_changes_nothing(void **state)
@@ -346,6 +372,8 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test(another_programs_database_is_refused),
         cmocka_unit_test(an_older_database_is_brought_forward),
+        cmocka_unit_test_setup_teardown(version_1_comes_forward_with_all_it_has, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test(a_migration_that_fails_changes_nothing),
         cmocka_unit_test(garbage_is_refused_and_kept),
         cmocka_unit_test_setup_teardown(a_damaged_table_is_found_at_once, fixture_setup,
