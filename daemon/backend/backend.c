@@ -264,3 +264,14 @@ int accelerator_mean(const Accelerator *accelerator, const float *const *arrays,
         return -EIO;
     return accelerator->backend->mean(accelerator->device, arrays, count, to, begin, end);
 }
+
+int accelerator_weighted_sum(const Accelerator *accelerator, const float *const *arrays,
+                             const float *weights, int count, float *to, size_t begin, size_t end)
+{
+    if (!arrays || !weights || count < 1 || !to || begin > end)
+        return -EINVAL;
+    if (fault_is_due())
+        return -EIO;
+    return accelerator->backend->weighted_sum(accelerator->device, arrays, weights, count, to,
+                                              begin, end);
+}

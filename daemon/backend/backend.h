@@ -127,6 +127,12 @@ struct Backend {
      * range. */
     int (*mean)(Device *device, const float *const *arrays, int count, float *to, size_t begin,
                 size_t end);
+    /* to[i] = weights[0]·arrays[0][i] + weights[1]·arrays[1][i] + … for i in [begin, end), summed
+     * in the order given, every product and every sum rounded to float32 (no fused multiply-add).
+     * An array whose weight is 0 is not read, so a weight of 1 and otherwise 0 copies bit for bit;
+     * with nothing to read the result is 0. `to` may be one of the arrays. */
+    int (*weighted_sum)(Device *device, const float *const *arrays, const float *weights, int count,
+                        float *to, size_t begin, size_t end);
 };
 
 /* ---- registry ------------------------------------------------------------------------------- */
@@ -180,3 +186,5 @@ int accelerator_norm2(const Accelerator *accelerator, const float *array, size_t
 int accelerator_all_finite(const Accelerator *accelerator, const float *array, size_t n, bool *ret);
 int accelerator_mean(const Accelerator *accelerator, const float *const *arrays, int count,
                      float *to, size_t begin, size_t end);
+int accelerator_weighted_sum(const Accelerator *accelerator, const float *const *arrays,
+                             const float *weights, int count, float *to, size_t begin, size_t end);

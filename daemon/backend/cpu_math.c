@@ -91,6 +91,39 @@ void cpu_mean(const float *const *arrays, int count, float *to, size_t begin, si
     }
 }
 
+static void scale(float *restrict to, const float *restrict from, float weight, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = weight * from[i];
+}
+
+static void add_scaled(float *restrict to, const float *restrict from, float weight, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] += weight * from[i];
+}
+
+/* By blocks, for the same reason as the mean. */
+void cpu_weighted_sum(const float *const *arrays, const float *weights, int count, float *to,
+                      size_t begin, size_t end)
+{
+    float sum[BLOCK];
+    for (size_t i = begin; i < end; i += BLOCK) {
+        size_t n = end - i < BLOCK ? end - i : BLOCK;
+        int k = 0;
+        while (k < count && weights[k] == 0)
+            k++;
+        if (k < count)
+            scale(sum, arrays[k] + i, weights[k], n);
+        else
+            memset(sum, 0, n * sizeof *sum);
+        for (k++; k < count; k++)
+            if (weights[k] != 0)
+                add_scaled(sum, arrays[k] + i, weights[k], n);
+        memcpy(to + i, sum, n * sizeof *sum);
+    }
+}
+
 RngKey cpu_dropout_key(const RngKey *step_key, int node_index)
 {
     RngKey key = *step_key;

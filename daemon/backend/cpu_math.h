@@ -29,6 +29,9 @@ bool cpu_all_finite(const float *array, size_t n);
 /* to[i] = (arrays[0][i] + arrays[1][i] + …) / count for i in [begin, end); `to` may be one of the
  * arrays. */
 void cpu_mean(const float *const *arrays, int count, float *to, size_t begin, size_t end);
+/* backend.h's weighted_sum. */
+void cpu_weighted_sum(const float *const *arrays, const float *weights, int count, float *to,
+                      size_t begin, size_t end);
 
 /* Dropout: mask[i] = 1/(1-p) where word `first + i` of the stream says keep, else 0. p = 1 keeps
  * nothing. key->c is the node's index, key->purpose RNG_DROPOUT (cpu_dropout_key). */

@@ -211,6 +211,14 @@ static int ref_mean(Device *device, const float *const *arrays, int count, float
     return 0;
 }
 
+static int ref_weighted_sum(Device *device, const float *const *arrays, const float *weights,
+                            int count, float *to, size_t begin, size_t end)
+{
+    (void)device;
+    cpu_weighted_sum(arrays, weights, count, to, begin, end);
+    return 0;
+}
+
 const Backend backend_ref = {
     .name = "ref",
     .device_open = ref_device_open,
@@ -234,4 +242,5 @@ const Backend backend_ref = {
     .norm2 = ref_norm2,
     .all_finite = ref_all_finite,
     .mean = ref_mean,
+    .weighted_sum = ref_weighted_sum,
 };

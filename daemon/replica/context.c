@@ -3,8 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "replica/batch.h"
 #include "replica/replica_internal.h"
+#include "replica/shared_internal.h"
 
 struct Context {
     Engine *engine;
@@ -12,7 +14,8 @@ struct Context {
     Activations *activations; /* NULL once backward has run */
     float *gradients;         /* NULL until backward begins */
     bool backward_done;
-    uint64_t version; /* of the parameters that the forward read */
+    uint64_t version;      /* of the parameters that the forward read */
+    SharedVersion *pinned; /* those, of a shared replica, until backward is done */
     int64_t samples;
     RngKey rng;
 };
@@ -81,6 +84,7 @@ int replica_forward(Replica *replica, const Batch *batch, uint64_t step, uint32_
         return error_set(err, -ENOMEM, "not enough memory for a context");
     *context = (Context){.engine = replica->engine,
                          .version = replica->weights.version,
+                         .pinned = replica->attached,
                          .samples = batch->samples,
                          .rng = replica_rng(replica, step, draw)};
     r = replica_prepare(replica, batch, true, &context->plan, &context->activations, err);
@@ -101,7 +105,7 @@ int replica_forward(Replica *replica, const Batch *batch, uint64_t step, uint32_
 
 static int check_version(const Replica *replica, const Context *context, Error *err)
 {
-    if (context->version == replica->weights.version)
+    if (replica->shared || context->version == replica->weights.version)
         return 0;
     const Graph *graph = engine_spec(replica->engine)->graph;
     return error_set(err, -ESTALE,
@@ -113,11 +117,14 @@ static int backward(Replica *replica, Context *context, const float *output_grad
 {
     size_t bytes = (size_t)replica_output_elements(replica, context->samples) * sizeof(float);
     float *on_device = plan_output_gradient(context->plan);
+    Weights weights = replica->weights;
+    if (context->pinned)
+        weights.params = context->pinned->params;
     int r =
         accelerator_write(engine_accelerator(context->engine), output_gradient, on_device, bytes);
     if (r == 0)
-        r = plan_backward(context->plan, context->activations, &replica->weights, &context->rng,
-                          on_device, context->gradients);
+        r = plan_backward(context->plan, context->activations, &weights, &context->rng, on_device,
+                          context->gradients);
     return r;
 }
 
@@ -142,6 +149,7 @@ int replica_backward(Replica *replica, Context *context, const float *output_gra
     if (r < 0)
         return replica_device_error(replica, r, "a backward", err);
     context->backward_done = true;
+    context->pinned = NULL;
     give_back_activations(context);
     *gradient_norm = sqrt(norm2);
     return 0;
@@ -169,13 +177,46 @@ int replica_read_gradient(Replica *replica, Context *context, int param, float *
     return r < 0 ? replica_device_error(replica, r, "reading a gradient", err) : 0;
 }
 
-int replica_step(Replica *replica, Context *context, float lr, Error *err)
+static int step(Replica *replica, Context *context, const StepRule *rule, StepResult *result)
 {
+    int r = replica_settle(replica, context->gradients, context->samples, rule, result);
+    if (r == 0 && result->verdict == STEP_APPLIED)
+        r = replica_apply(replica, context->gradients, rule, result->gradient_norm);
+    return r;
+}
+
+int replica_step(Replica *replica, Context *context, const StepRule *rule, StepResult *ret,
+                 Error *err)
+{
+    uint64_t begin = clock_monotonic_us();
+    StepResult result = {0};
+    if (replica->shared)
+        return error_set(err, -EINVAL, "replica %d has no parameters of its own to step",
+                         replica->rank);
     int r = check_backward_done(context, err);
     if (r == 0)
         r = check_version(replica, context, err);
+    if (r == 0)
+        r = replica_reserve_held(replica, rule, err);
     if (r < 0)
         return r;
-    r = replica_apply(replica, context->gradients, lr);
-    return r < 0 ? replica_device_error(replica, r, "an optimizer step", err) : 0;
+    r = step(replica, context, rule, &result);
+    if (r < 0)
+        return replica_device_error(replica, r, "an optimizer step", err);
+    result.compute_us = clock_monotonic_us() - begin;
+    if (ret)
+        *ret = result;
+    return 0;
+}
+
+/* ---- shared replicas ------------------------------------------------------------------------ */
+
+const float *context_gradients(const Context *context)
+{
+    return context->backward_done ? context->gradients : NULL;
+}
+
+SharedVersion *context_pinned(const Context *context)
+{
+    return context->pinned;
 }

@@ -4,31 +4,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
-#include "model/init.h"
 #include "replica/batch.h"
 #include "replica/replica_internal.h"
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* The seed's initial weights, made in host memory. */
-static int write_initial(Replica *replica)
+int replica_begin(Replica *replica, Replica **ret, Error *err)
 {
     const EngineSpec *spec = engine_spec(replica->engine);
-    const Accelerator *accelerator = engine_accelerator(replica->engine);
-    Weights *weights = &replica->weights;
-    _cleanup_free_ float *params = malloc(weights->n_params * sizeof *params);
-    _cleanup_free_ float *buffers = malloc((weights->n_buffers + 1) * sizeof *buffers);
-    if (!params || !buffers)
-        return -ENOMEM;
-    init_weights(spec->graph, spec->seed, params, buffers, weights->counters);
-    int r =
-        accelerator_write(accelerator, params, weights->params, weights->n_params * sizeof *params);
-    if (r == 0)
-        r = accelerator_write(accelerator, buffers, weights->buffers,
-                              weights->n_buffers * sizeof *buffers);
-    return r;
+    int rank = replica->rank;
+    int r = weights_initialise(engine_accelerator(replica->engine), spec->graph, spec->seed,
+                               &replica->weights);
+    if (r < 0) {
+        replica_free(replica);
+        return error_set(err, r,
+                         r == -ENOMEM ? "not enough memory for replica %d"
+                                      : "the device failed to take the weights of replica %d",
+                         rank);
+    }
+    *ret = replica;
+    return 0;
 }
 
 int replica_new(Engine *engine, int rank, Replica **ret, Error *err)
@@ -41,24 +37,42 @@ int replica_new(Engine *engine, int rank, Replica **ret, Error *err)
     replica->rank = rank;
     int r =
         weights_new(engine_accelerator(engine), spec->graph, &spec->optimizer, &replica->weights);
-    engine_count_bytes(engine, (ptrdiff_t)weights_bytes(&replica->weights));
-    if (r == 0)
-        r = write_initial(replica);
     if (r < 0) {
         replica_free(replica);
-        return error_set(err, r,
-                         r == -ENOMEM ? "not enough memory for replica %d"
-                                      : "the device failed to take the weights of replica %d",
-                         rank);
+        return error_set(err, r, "not enough memory for replica %d", rank);
     }
-    *ret = replica;
+    engine_count_bytes(engine, (ptrdiff_t)weights_bytes(&replica->weights));
+    return replica_begin(replica, ret, err);
+}
+
+int replica_alloc(Replica *replica, float **ret)
+{
+    size_t bytes = replica->weights.n_params * sizeof **ret;
+    void *memory;
+    int r = accelerator_alloc(engine_accelerator(replica->engine), bytes, &memory);
+    if (r < 0)
+        return r;
+    engine_count_bytes(replica->engine, (ptrdiff_t)bytes);
+    *ret = memory;
     return 0;
+}
+
+void replica_release(Replica *replica, float *array)
+{
+    if (!array)
+        return;
+    accelerator_release(engine_accelerator(replica->engine), array);
+    engine_count_bytes(replica->engine, -(ptrdiff_t)(replica->weights.n_params * sizeof *array));
 }
 
 Replica *replica_free(Replica *replica)
 {
     if (!replica)
         return NULL;
+    replica_release(replica, replica->gradients);
+    replica_release(replica, replica->held);
+    if (replica->shared)
+        replica->weights.params = NULL; /* not its own */
     engine_count_bytes(replica->engine, -(ptrdiff_t)weights_bytes(&replica->weights));
     weights_free(engine_accelerator(replica->engine), &replica->weights);
     free(replica);
@@ -110,6 +124,8 @@ int replica_device_error(const Replica *replica, int code, const char *what, Err
 int replica_prepare(Replica *replica, const Batch *batch, bool training, Plan **plan,
                     Activations **activations, Error *err)
 {
+    if (!replica->weights.params)
+        return error_set(err, -EINVAL, "no parameters are attached to replica %d", replica->rank);
     int r = engine_plan(replica->engine, batch->samples, training, plan, err);
     if (r < 0)
         return r;
@@ -117,21 +133,6 @@ int replica_prepare(Replica *replica, const Batch *batch, bool training, Plan **
     if (r < 0)
         return error_set(err, r, "not enough memory for the activations of %" PRId64 " samples",
                          batch->samples);
-    return 0;
-}
-
-int replica_apply(Replica *replica, const float *gradients, float lr)
-{
-    Weights *weights = &replica->weights;
-    Optimizer optimizer = engine_spec(replica->engine)->optimizer;
-    optimizer.lr = lr;
-    int r = accelerator_optimizer_step(engine_accelerator(replica->engine), &optimizer,
-                                       weights->updates + 1, weights->params, gradients,
-                                       weights->states, weights->n_params);
-    if (r < 0)
-        return r;
-    weights->updates++;
-    weights->version++;
     return 0;
 }
 
@@ -154,34 +155,56 @@ static int run_loss(Replica *replica, Plan *plan, Activations *activations, cons
     return r;
 }
 
-static int train(Replica *replica, Plan *plan, Activations *activations, const Batch *batch,
-                 const RngKey *rng, float lr, float *loss)
+static int run_gradient(Replica *replica, Plan *plan, Activations *activations, const Batch *batch,
+                        const RngKey *rng, float *gradients, float *loss)
 {
-    float *output_gradient = plan_output_gradient(plan), *gradients = plan_gradients(plan);
+    float *output_gradient = plan_output_gradient(plan);
     int r = run_loss(replica, plan, activations, batch, rng, loss, output_gradient, NULL);
     if (r == 0)
         r = plan_backward(plan, activations, &replica->weights, rng, output_gradient, gradients);
-    return r == 0 ? replica_apply(replica, gradients, lr) : r;
+    return r;
 }
 
-int replica_train(Replica *replica, const Batch *batch, uint64_t step, float lr, StepResult *ret,
-                  Error *err)
+int replica_run(Replica *replica, const Batch *batch, uint64_t step, const StepRule *rule,
+                float *gradients, float **used, StepResult *result, Error *err)
 {
-    uint64_t begin = clock_monotonic_us();
     Plan *plan;
     Activations *activations;
     int r = batch_check(replica->engine, batch, true, err);
+    if (r == 0)
+        r = replica_reserve_held(replica, rule, err);
     if (r == 0)
         r = replica_prepare(replica, batch, true, &plan, &activations, err);
     if (r < 0)
         return r;
     RngKey rng = replica_rng(replica, step, 0);
-    float loss;
-    r = train(replica, plan, activations, batch, &rng, lr, &loss);
+    *used = gradients ? gradients : plan_gradients(plan);
+    r = run_gradient(replica, plan, activations, batch, &rng, *used, &result->loss);
+    if (r == 0)
+        r = replica_settle(replica, *used, batch->samples, rule, result);
     engine_recycle(replica->engine, plan, activations);
+    return r < 0 ? replica_device_error(replica, r, "a training step", err) : 0;
+}
+
+int replica_train(Replica *replica, const Batch *batch, uint64_t step, const StepRule *rule,
+                  StepResult *ret, Error *err)
+{
+    uint64_t begin = clock_monotonic_us();
+    StepResult result = {0};
+    float *gradients;
+    if (replica->shared)
+        return error_set(err, -EINVAL, "replica %d has no parameters of its own to train",
+                         replica->rank);
+    int r = replica_run(replica, batch, step, rule, NULL, &gradients, &result, err);
     if (r < 0)
-        return replica_device_error(replica, r, "a training step", err);
-    *ret = (StepResult){.loss = loss, .compute_us = clock_monotonic_us() - begin};
+        return r;
+    if (result.verdict == STEP_APPLIED) {
+        r = replica_apply(replica, gradients, rule, result.gradient_norm);
+        if (r < 0)
+            return replica_device_error(replica, r, "a training step", err);
+    }
+    result.compute_us = clock_monotonic_us() - begin;
+    *ret = result;
     return 0;
 }
 

@@ -10,7 +10,7 @@
  *     loop  shared_params_unpin(version)
  *
  *     loop  shared_params_prepare_update(&update)     one at a time
- *     lane  shared_params_update(&update, …)          any lane of the job
+ *     lane  shared_params_update(&update, …)          on the lane that was named
  *     loop  shared_params_publish(&update)            always, whatever the update returned
  *
  * A context remembers the version that its forward read (context_pinned): as long as it does, the
@@ -57,15 +57,19 @@ int shared_params_check(const SharedParams *shared, uint64_t number, uint64_t ma
  * read. */
 typedef struct SharedUpdate {
     SharedParams *shared;
+    Engine *on;
     SharedVersion *to; /* NULL: to be made */
     SharedVersion *surplus;
+    int made, freed; /* versions */
     bool in_place;
     bool applied;
 } SharedUpdate;
 
-/* may_wait: pins may be refused until the publication, so the update may be in place if nobody
- * holds the current version; else it is a copy in any case. -EBUSY: one is under way */
-int shared_params_prepare_update(SharedParams *shared, bool may_wait, SharedUpdate *ret);
+/* on: the engine of the lane that will run the update. may_wait: pins may be refused until the
+ * publication, so the update may be in place if nobody holds the current version; else it is a copy
+ * in any case. -EBUSY: one is under way */
+int shared_params_prepare_update(SharedParams *shared, Engine *on, bool may_wait,
+                                 SharedUpdate *ret);
 void shared_params_publish(SharedUpdate *update);
 
 /* ---- lane thread ---------------------------------------------------------------------------- */
@@ -115,7 +119,7 @@ bool replica_is_shared(const Replica *replica);
 int member_snapshot_new(const Graph *graph, Snapshot **ret);
 
 /* The parameters that the replica reads until told otherwise; NULL: none. */
-void replica_attach(Replica *replica, const SharedVersion *version);
+void replica_attach(Replica *replica, SharedVersion *version);
 
 /* Forward, loss and backward on one batch, without a step: the gradient is left in
  * replica_gradients(replica) until the next call. rule: hold, want_norm and norm_limit as in

@@ -1,10 +1,13 @@
 #include "replica/snapshot.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend/cpu_math.h"
 #include "base/cleanup.h"
 #include "replica/checksum.h"
+#include "replica/shared.h"
+#include "replica/snapshot_internal.h"
 
 DEFINE_CLEANUP(Snapshot, snapshot_free);
 
@@ -46,10 +49,18 @@ static int make(size_t n_params, size_t n_buffers, size_t n_counters, int n_stat
     return 0;
 }
 
+int snapshot_new_parts(const Graph *graph, unsigned parts, int n_states, Snapshot **ret)
+{
+    bool buffers = parts & WEIGHTS_BUFFERS;
+    return make(parts & WEIGHTS_PARAMS ? graph_params_length(graph) : 0,
+                buffers ? graph_float_buffers_length(graph) : 0,
+                buffers ? graph_counters_length(graph) : 0, n_states, ret);
+}
+
 int snapshot_new(const Graph *graph, const Optimizer *optimizer, Snapshot **ret)
 {
-    return make(graph_params_length(graph), graph_float_buffers_length(graph),
-                graph_counters_length(graph), optimizer_state_count(optimizer), ret);
+    return snapshot_new_parts(graph, WEIGHTS_PARAMS | WEIGHTS_BUFFERS,
+                              optimizer_state_count(optimizer), ret);
 }
 
 Snapshot *snapshot_free(Snapshot *snapshot)
@@ -67,10 +78,14 @@ Snapshot *snapshot_free(Snapshot *snapshot)
 
 /* ---- to and from a replica ------------------------------------------------------------------ */
 
-static bool fits(const Weights *weights, const Snapshot *snapshot)
+static bool fits(const Weights *weights, unsigned parts, const Snapshot *snapshot)
 {
-    return weights->n_params == snapshot->n_params && weights->n_buffers == snapshot->n_buffers &&
-           weights->n_counters == snapshot->n_counters && weights->n_states == snapshot->n_states;
+    bool params = weights->params && weights->n_params == snapshot->n_params;
+    bool buffers =
+        weights->n_buffers == snapshot->n_buffers && weights->n_counters == snapshot->n_counters;
+    bool states = weights->n_states == snapshot->n_states;
+    return (params || !(parts & WEIGHTS_PARAMS)) && (buffers || !(parts & WEIGHTS_BUFFERS)) &&
+           (states || !(parts & WEIGHTS_STATES));
 }
 
 static void copy_counters(const int64_t *from, int64_t *to, size_t n)
@@ -79,51 +94,78 @@ static void copy_counters(const int64_t *from, int64_t *to, size_t n)
         to[i] = from[i];
 }
 
-int replica_snapshot(Replica *replica, Snapshot *into)
+int weights_to_snapshot(const Accelerator *accelerator, const Weights *weights, unsigned parts,
+                        Snapshot *into)
 {
-    const Accelerator *accelerator = engine_accelerator(replica_engine(replica));
-    const Weights *weights = replica_weights(replica);
     size_t bytes = weights->n_params * sizeof(float);
-    if (!fits(weights, into))
+    int r = 0;
+    if (!fits(weights, parts, into))
         return -EINVAL;
-    int r = accelerator_read(accelerator, weights->params, into->params, bytes);
-    if (r == 0)
+    if (parts & WEIGHTS_PARAMS) {
+        r = accelerator_read(accelerator, weights->params, into->params, bytes);
+        into->version = weights->version;
+    }
+    if (r == 0 && parts & WEIGHTS_BUFFERS) {
         r = accelerator_read(accelerator, weights->buffers, into->buffers,
                              weights->n_buffers * sizeof(float));
+        copy_counters(weights->counters, into->counters, weights->n_counters);
+    }
+    if (!(parts & WEIGHTS_STATES))
+        return r;
     for (int i = 0; r == 0 && i < weights->n_states; i++)
         r = accelerator_read(accelerator, weights->states[i], into->states[i], bytes);
-    if (r < 0)
-        return r;
-    copy_counters(weights->counters, into->counters, weights->n_counters);
     into->updates = weights->updates;
-    into->version = weights->version;
-    return 0;
+    return r;
+}
+
+int weights_from_snapshot(const Accelerator *accelerator, Weights *weights, unsigned parts,
+                          const Snapshot *from)
+{
+    size_t bytes = weights->n_params * sizeof(float);
+    int r = 0;
+    if (!fits(weights, parts, from))
+        return -EINVAL;
+    if (parts & WEIGHTS_PARAMS) {
+        weights->version =
+            (from->version > weights->version ? from->version : weights->version) + 1;
+        r = accelerator_write(accelerator, from->params, weights->params, bytes);
+    }
+    if (r == 0 && parts & WEIGHTS_BUFFERS) {
+        r = accelerator_write(accelerator, from->buffers, weights->buffers,
+                              weights->n_buffers * sizeof(float));
+        copy_counters(from->counters, weights->counters, weights->n_counters);
+    }
+    if (!(parts & WEIGHTS_STATES))
+        return r;
+    for (int i = 0; r == 0 && i < weights->n_states; i++)
+        r = accelerator_write(accelerator, from->states[i], weights->states[i], bytes);
+    weights->updates = from->updates;
+    return r;
+}
+
+/* A shared replica's own numbers are its buffers. */
+static unsigned parts_of(const Replica *replica)
+{
+    return replica_is_shared(replica) ? WEIGHTS_BUFFERS
+                                      : WEIGHTS_PARAMS | WEIGHTS_BUFFERS | WEIGHTS_STATES;
+}
+
+int replica_snapshot(Replica *replica, Snapshot *into)
+{
+    return weights_to_snapshot(engine_accelerator(replica_engine(replica)),
+                               replica_weights(replica), parts_of(replica), into);
 }
 
 int replica_restore(Replica *replica, const Snapshot *from)
 {
-    const Accelerator *accelerator = engine_accelerator(replica_engine(replica));
-    Weights *weights = replica_weights(replica);
-    size_t bytes = weights->n_params * sizeof(float);
-    if (!fits(weights, from))
-        return -EINVAL;
-    weights->version = (from->version > weights->version ? from->version : weights->version) + 1;
-    int r = accelerator_write(accelerator, from->params, weights->params, bytes);
-    if (r == 0)
-        r = accelerator_write(accelerator, from->buffers, weights->buffers,
-                              weights->n_buffers * sizeof(float));
-    for (int i = 0; r == 0 && i < weights->n_states; i++)
-        r = accelerator_write(accelerator, from->states[i], weights->states[i], bytes);
-    if (r < 0)
-        return r;
-    copy_counters(from->counters, weights->counters, weights->n_counters);
-    weights->updates = from->updates;
-    return 0;
+    replica_drop_held(replica);
+    return weights_from_snapshot(engine_accelerator(replica_engine(replica)),
+                                 replica_weights(replica), parts_of(replica), from);
 }
 
 /* ---- host arithmetic ------------------------------------------------------------------------ */
 
-static void max_of_counters(const Snapshot *const *from, int count, Snapshot *to)
+void snapshot_max_counters(const Snapshot *const *from, int count, Snapshot *to)
 {
     for (size_t i = 0; i < to->n_counters; i++) {
         for (int k = 0; k < count; k++) {
@@ -161,7 +203,7 @@ int snapshot_mean(const Snapshot *const *snapshots, int count, Snapshot **ret)
     for (int i = 0; i < count; i++)
         arrays[i] = snapshots[i]->buffers;
     cpu_mean(arrays, count, mean->buffers, 0, mean->n_buffers);
-    max_of_counters(snapshots, count, mean);
+    snapshot_max_counters(snapshots, count, mean);
     for (int i = 0; i < count; i++) {
         mean->updates =
             snapshots[i]->updates > mean->updates ? snapshots[i]->updates : mean->updates;
@@ -169,6 +211,38 @@ int snapshot_mean(const Snapshot *const *snapshots, int count, Snapshot **ret)
             snapshots[i]->version > mean->version ? snapshots[i]->version : mean->version;
     }
     *ret = mean;
+    return 0;
+}
+
+static bool same_buffers(const Snapshot *a, const Snapshot *b)
+{
+    return a->n_buffers == b->n_buffers && a->n_counters == b->n_counters;
+}
+
+int shared_snapshot_join(const Snapshot *shared, const Snapshot *const *members, int count,
+                         Snapshot **ret)
+{
+    const float *arrays[MEAN_MAX_REPLICAS];
+    if (count < 1 || count > MEAN_MAX_REPLICAS)
+        return -EINVAL;
+    for (int i = 0; i < count; i++) {
+        if (!same_buffers(members[0], members[i]))
+            return -EINVAL;
+        arrays[i] = members[i]->buffers;
+    }
+    Snapshot *model;
+    int r = make(shared->n_params, members[0]->n_buffers, members[0]->n_counters, shared->n_states,
+                 &model);
+    if (r < 0)
+        return r;
+    memcpy(model->params, shared->params, shared->n_params * sizeof(float));
+    for (int i = 0; i < shared->n_states; i++)
+        memcpy(model->states[i], shared->states[i], shared->n_params * sizeof(float));
+    cpu_mean(arrays, count, model->buffers, 0, model->n_buffers);
+    snapshot_max_counters(members, count, model);
+    model->updates = shared->updates;
+    model->version = shared->version;
+    *ret = model;
     return 0;
 }
 

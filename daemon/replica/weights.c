@@ -1,6 +1,10 @@
 #include "replica/weights.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "model/init.h"
 
 static int alloc_floats(const Accelerator *accelerator, size_t n, float **ret)
 {
@@ -16,13 +20,21 @@ static int alloc_floats(const Accelerator *accelerator, size_t n, float **ret)
 int weights_new(const Accelerator *accelerator, const Graph *graph, const Optimizer *optimizer,
                 Weights *ret)
 {
-    Weights weights = {
-        .n_params = graph_params_length(graph),
-        .n_buffers = graph_float_buffers_length(graph),
-        .n_counters = graph_counters_length(graph),
-        .n_states = optimizer_state_count(optimizer),
-    };
-    int r = alloc_floats(accelerator, weights.n_params, &weights.params);
+    return weights_new_parts(accelerator, graph, WEIGHTS_PARAMS | WEIGHTS_BUFFERS,
+                             optimizer_state_count(optimizer), ret);
+}
+
+int weights_new_parts(const Accelerator *accelerator, const Graph *graph, unsigned parts,
+                      int n_states, Weights *ret)
+{
+    Weights weights = {.n_params = graph_params_length(graph), .n_states = n_states};
+    if (parts & WEIGHTS_BUFFERS) {
+        weights.n_buffers = graph_float_buffers_length(graph);
+        weights.n_counters = graph_counters_length(graph);
+    }
+    int r = 0;
+    if (parts & WEIGHTS_PARAMS)
+        r = alloc_floats(accelerator, weights.n_params, &weights.params);
     if (r == 0)
         r = alloc_floats(accelerator, weights.n_buffers, &weights.buffers);
     for (int i = 0; r == 0 && i < weights.n_states; i++)
@@ -51,6 +63,40 @@ void weights_free(const Accelerator *accelerator, Weights *weights)
 
 size_t weights_bytes(const Weights *weights)
 {
-    size_t arrays = 1 + (size_t)weights->n_states;
+    size_t arrays = (weights->params ? 1 : 0) + (size_t)weights->n_states;
     return (arrays * weights->n_params + weights->n_buffers) * sizeof(float);
+}
+
+int weights_initialise(const Accelerator *accelerator, const Graph *graph, uint64_t seed,
+                       Weights *weights)
+{
+    size_t n_params = graph_params_length(graph), n_buffers = graph_float_buffers_length(graph);
+    size_t n_counters = graph_counters_length(graph);
+    _cleanup_free_ float *params = malloc(n_params * sizeof *params + 1);
+    _cleanup_free_ float *buffers = malloc(n_buffers * sizeof *buffers + 1);
+    _cleanup_free_ int64_t *counters = malloc(n_counters * sizeof *counters + 1);
+    if (!params || !buffers || !counters)
+        return -ENOMEM;
+    init_weights(graph, seed, params, buffers, counters);
+    int r = 0;
+    if (weights->params)
+        r = accelerator_write(accelerator, params, weights->params, n_params * sizeof *params);
+    if (r == 0)
+        r = accelerator_write(accelerator, buffers, weights->buffers,
+                              weights->n_buffers * sizeof *buffers);
+    if (r == 0 && weights->n_counters > 0)
+        memcpy(weights->counters, counters, weights->n_counters * sizeof *counters);
+    return r;
+}
+
+int weights_reset_states(const Accelerator *accelerator, Weights *weights)
+{
+    for (int i = 0; i < weights->n_states; i++) {
+        int r =
+            accelerator_zero(accelerator, weights->states[i], weights->n_params * sizeof(float));
+        if (r < 0)
+            return r;
+    }
+    weights->updates = 0;
+    return 0;
 }

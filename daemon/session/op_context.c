@@ -196,7 +196,8 @@ static void step_prepare(Op *op)
 static void step_work(Op *op)
 {
     StepOp *step = (StepOp *)op;
-    op->r = replica_step(op->task.replica, step->context, step->lr, &op->err);
+    StepRule rule = {.lr = step->lr};
+    op->r = replica_step(op->task.replica, step->context, &rule, NULL, &op->err);
     step->outcome.version = replica_version(op->task.replica);
 }
 

@@ -34,8 +34,9 @@ static void prepare(Op *op)
 static void work(Op *op)
 {
     TrainOp *train = (TrainOp *)op;
-    op->r = replica_train(op->task.replica, &train->batch.batch, train->step, train->lr,
-                          &train->result, &op->err);
+    StepRule rule = {.lr = train->lr};
+    op->r = replica_train(op->task.replica, &train->batch.batch, train->step, &rule, &train->result,
+                          &op->err);
 }
 
 static bool book(Op *op)

@@ -110,7 +110,8 @@ int floor_time(Floor *floor, int steps, double *ret, Error *err)
                        .x = floor->pixels + at * PIXELS,
                        .y = floor->labels + at};
         StepResult result;
-        int r = replica_train(floor->replica, &batch, floor->step++, floor->lr, &result, err);
+        StepRule rule = {.lr = floor->lr};
+        int r = replica_train(floor->replica, &batch, floor->step++, &rule, &result, err);
         if (r < 0)
             return r;
     }

@@ -196,6 +196,12 @@ static int take_mean(Device *device, const float *const *arrays, int n, float *t
     return backend_onednn.mean(device, arrays, n, to, begin, end);
 }
 
+static int take_weighted_sum(Device *device, const float *const *arrays, const float *weights,
+                             int n, float *to, size_t begin, size_t end)
+{
+    return backend_onednn.weighted_sum(device, arrays, weights, n, to, begin, end);
+}
+
 const Backend timed_backend = {
     .name = "onednn, timed",
     .device_open = open_device,
@@ -219,4 +225,5 @@ const Backend timed_backend = {
     .norm2 = timed_norm2,
     .all_finite = timed_all_finite,
     .mean = take_mean,
+    .weighted_sum = take_weighted_sum,
 };

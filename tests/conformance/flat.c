@@ -83,6 +83,46 @@ static void check_mean_split(const Accelerator *a)
     accelerator_release(a, to);
 }
 
+/* Sums in the order given, without fused multiply-adds, into one of its own arrays; what weighs
+ * nothing is not read. */
+static void check_weighted_sum(const Accelerator *a)
+{
+    enum { COUNT = 4, BEGIN = 3, END = N - 2 };
+    static const float weights[COUNT] = {0, 0.3F, -1.75F, 1e-3F};
+    static float host[COUNT][N], want[N], got[N];
+    float *arrays[COUNT];
+    for (uint32_t k = 0; k < COUNT; k++)
+        fill_uniform(host[k], N, 5, k);
+    host[0][100] = NAN;
+    for (uint32_t k = 0; k < COUNT; k++)
+        arrays[k] = upload(a, host[k], N);
+    memcpy(want, host[2], sizeof want);
+    for (size_t i = BEGIN; i < END; i++) {
+        float products[COUNT];
+        for (int k = 1; k < COUNT; k++)
+            products[k] = weights[k] * host[k][i];
+        want[i] = products[1] + products[2];
+        want[i] = want[i] + products[3];
+    }
+    const float *const *from = (const float *const *)arrays;
+    assert_int_equal(accelerator_weighted_sum(a, from, weights, COUNT, arrays[2], BEGIN, END), 0);
+    assert_int_equal(accelerator_read(a, arrays[2], got, sizeof got), 0);
+    assert_memory_equal(got, want, sizeof got);
+
+    static const float only_second[COUNT] = {0, 1, 0, 0}, nothing[COUNT] = {0};
+    host[1][7] = -0.0F; /* plus 0 · x it would be +0 */
+    assert_int_equal(accelerator_write(a, host[1], arrays[1], sizeof host[1]), 0);
+    assert_int_equal(accelerator_weighted_sum(a, from, only_second, COUNT, arrays[3], 0, N), 0);
+    assert_int_equal(accelerator_read(a, arrays[3], got, sizeof got), 0);
+    assert_memory_equal(got, host[1], sizeof got);
+    assert_int_equal(accelerator_weighted_sum(a, from, nothing, COUNT, arrays[3], 0, N), 0);
+    assert_int_equal(accelerator_read(a, arrays[3], got, sizeof got), 0);
+    for (size_t i = 0; i < N; i++)
+        assert_true(got[i] == 0);
+    for (int k = 0; k < COUNT; k++)
+        accelerator_release(a, arrays[k]);
+}
+
 static void check_normalise(const Accelerator *a)
 {
     enum { B = 3, C = 2, P = 35 };
@@ -164,6 +204,12 @@ static void mean_does_not_depend_on_the_split(void **state)
     on_every_backend(check_mean_split);
 }
 
+static void weighted_sum_rounds_each_term(void **state)
+{
+    (void)state;
+    on_every_backend(check_weighted_sum);
+}
+
 static void pixels_are_normalised(void **state)
 {
     (void)state;
@@ -214,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mean_is_the_mean),
         cmocka_unit_test(mean_does_not_depend_on_the_split),
+        cmocka_unit_test(weighted_sum_rounds_each_term),
         cmocka_unit_test(pixels_are_normalised),
         cmocka_unit_test(norm2_sums_squares),
         cmocka_unit_test(all_finite_finds_every_nan_and_infinity),

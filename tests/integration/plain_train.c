@@ -98,11 +98,12 @@ static int train(const Run *run, const Data *data, Replica *replica, float lr)
     if (!permutation || !x || !y)
         return die("memory", NULL);
     StepResult result = {0};
+    const StepRule rule = {.lr = lr};
     for (uint64_t step = 0; step < steps; step++) {
         Error err = {0};
         Batch batch = {.x_is_u8 = true, .x = x, .y = y};
         batch.samples = gather(run, data, step, permutation, x, y);
-        if (replica_train(replica, &batch, step, lr, &result, &err) < 0)
+        if (replica_train(replica, &batch, step, &rule, &result, &err) < 0)
             return die("step", &err);
     }
     fprintf(stderr, "%" PRIu64 " steps, last loss %.9g\n", steps, (double)result.loss);

@@ -153,6 +153,14 @@ static int onednn_mean(Device *device, const float *const *arrays, int count, fl
     return 0;
 }
 
+static int onednn_weighted_sum(Device *device, const float *const *arrays, const float *weights,
+                               int count, float *to, size_t begin, size_t end)
+{
+    (void)device;
+    cpu_weighted_sum(arrays, weights, count, to, begin, end);
+    return 0;
+}
+
 const Backend backend_onednn = {
     .name = "onednn",
     .device_open = onednn_device_open,
@@ -176,4 +184,5 @@ const Backend backend_onednn = {
     .norm2 = onednn_norm2,
     .all_finite = onednn_all_finite,
     .mean = onednn_mean,
+    .weighted_sum = onednn_weighted_sum,
 };

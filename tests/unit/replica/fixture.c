@@ -89,7 +89,7 @@ float fixture_train(Fixture *fixture, Replica *replica, uint64_t step)
 {
     StepResult result = {0};
     Error err = {0};
-    if (replica_train(replica, &fixture->batch, step, 0.1F, &result, &err) < 0)
+    if (replica_train(replica, &fixture->batch, step, &(StepRule){.lr = 0.1F}, &result, &err) < 0)
         fail_msg("%s", err.message);
     return result.loss;
 }

@@ -41,7 +41,9 @@ static void stale_context_is_refused_with_name_and_versions(void **state)
     assert_int_equal(replica_backward(fixture.replica, before, gradient, &norm, &err), -ESTALE);
     assert_string_equal(err.message,
                         "conv1.weight is at version 2; the context's forward read version 1");
-    assert_int_equal(replica_step(fixture.replica, with_gradients, 0.1F, &err), -ESTALE);
+    assert_int_equal(
+        replica_step(fixture.replica, with_gradients, &(StepRule){.lr = 0.1F}, NULL, &err),
+        -ESTALE);
     Snapshot *after = fixture_snapshot(&fixture, fixture.replica);
     fixture_assert_same(weights, after);
     assert_int_equal(context_version(before), 1);
@@ -63,14 +65,17 @@ static void calls_out_of_order_are_refused(void **state)
     fixture_nll_gradient(fixture.y, FIXTURE_BATCH, gradient);
     Context *context = forward(&fixture, 0, 0, output);
     assert_int_equal(replica_read_gradient(fixture.replica, context, 0, host, &err), -ENODATA);
-    assert_int_equal(replica_step(fixture.replica, context, 0.1F, &err), -ENODATA);
+    assert_int_equal(replica_step(fixture.replica, context, &(StepRule){.lr = 0.1F}, NULL, &err),
+                     -ENODATA);
     assert_non_null(strstr(err.message, "run its backward first"));
     assert_int_equal(replica_backward(fixture.replica, context, gradient, &norm, &err), 0);
     assert_int_equal(replica_backward(fixture.replica, context, gradient, &norm, &err), -EALREADY);
     assert_int_equal(replica_read_gradient(fixture.replica, context, -1, host, &err), -EINVAL);
     assert_int_equal(replica_read_gradient(fixture.replica, context, 8, host, &err), -EINVAL);
-    assert_int_equal(replica_step(fixture.replica, context, 0.1F, &err), 0);
-    assert_int_equal(replica_step(fixture.replica, context, 0.1F, &err), -ESTALE);
+    assert_int_equal(replica_step(fixture.replica, context, &(StepRule){.lr = 0.1F}, NULL, &err),
+                     0);
+    assert_int_equal(replica_step(fixture.replica, context, &(StepRule){.lr = 0.1F}, NULL, &err),
+                     -ESTALE);
     context_free(context);
     assert_null(context_free(NULL));
     fixture_stop(&fixture);
@@ -135,7 +140,9 @@ static void gradients_are_those_of_the_loss(void **state)
         Context *context = forward(&fixture, 0, 0, output);
         assert_int_equal(replica_backward(fixture.replica, context, gradient, &norm, NULL), 0);
         const float h = 1e-2F / (float)norm;
-        assert_int_equal(replica_step(fixture.replica, context, side == 0 ? h : -h, NULL), 0);
+        assert_int_equal(replica_step(fixture.replica, context,
+                                      &(StepRule){.lr = side == 0 ? h : -h}, NULL, NULL),
+                         0);
         context_free(context);
         context_free(forward(&fixture, 0, 0, output));
         for (int i = 0; i < FIXTURE_BATCH; i++)

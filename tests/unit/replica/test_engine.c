@@ -166,14 +166,16 @@ static void mse_takes_numbers(void **state)
     Batch batch = {.samples = 4, .x = x, .y = y};
     StepResult result = {0};
     for (uint64_t step = 0; step < 300; step++)
-        assert_int_equal(replica_train(replica, &batch, step, 0.1F, &result, NULL), 0);
+        assert_int_equal(
+            replica_train(replica, &batch, step, &(StepRule){.lr = 0.1F}, &result, NULL), 0);
     assert_true(result.loss < 1e-6F);
     Evaluation total = {0};
     assert_int_equal(replica_evaluate(replica, &batch, &total, NULL), 0);
     assert_true(total.loss_sum < 1e-5 && total.samples == 4 && total.correct == 0);
     Error err = {0};
     batch.x_is_u8 = true; /* the job has no mean and deviation for it */
-    assert_int_equal(replica_train(replica, &batch, 0, 0.1F, &result, &err), -EINVAL);
+    assert_int_equal(replica_train(replica, &batch, 0, &(StepRule){.lr = 0.1F}, &result, &err),
+                     -EINVAL);
     assert_non_null(strstr(err.message, "send F32"));
     replica_free(replica);
     engine_free(engine);
@@ -240,7 +242,8 @@ static void zoo_models_train_on_every_backend(void **state)
             engine_bind(engine);
             assert_int_equal(replica_new(engine, 0, &replica, &err), 0);
             for (uint64_t step = 0; step < 2; step++) {
-                if (replica_train(replica, &batch, step, 0.01F, &result, &err) < 0)
+                if (replica_train(replica, &batch, step, &(StepRule){.lr = 0.01F}, &result, &err) <
+                    0)
                     fail_msg("%s on %s: %s", entry->name, spec.backend->name, err.message);
             }
             if (b == 0)

@@ -44,7 +44,7 @@ static MeanResult mean(Group *group, const bool *contributes)
 {
     MeanResult result;
     Error err = {0};
-    if (replicas_mean(group->replicas, contributes, N, &result, &err) < 0)
+    if (replicas_mean(group->replicas, contributes, N, NULL, &result, &err) < 0)
         fail_msg("%s", err.message);
     return result;
 }
@@ -218,7 +218,7 @@ static void mean_of_one_changes_no_bit(void **state)
     start(&group, "sgd");
     Snapshot *before = fixture_snapshot(&group.fixture, group.replicas[0]);
     MeanResult result;
-    assert_int_equal(replicas_mean(group.replicas, all_contribute, 1, &result, NULL), 0);
+    assert_int_equal(replicas_mean(group.replicas, all_contribute, 1, NULL, &result, NULL), 0);
     Snapshot *after = fixture_snapshot(&group.fixture, group.replicas[0]);
     fixture_assert_same(before, after);
     assert_int_equal(result.checksum, snapshot_checksum(group.fixture.graph, before));
@@ -236,9 +236,10 @@ static void wrong_groups_are_refused(void **state)
     Replica *mixed[] = {a.replicas[0], b.replicas[0]};
     MeanResult result;
     Error err = {0};
-    assert_int_equal(replicas_mean(mixed, all_contribute, 2, &result, &err), -EINVAL);
-    assert_int_equal(replicas_mean(mixed, all_contribute, 0, &result, &err), -EINVAL);
-    assert_int_equal(replicas_mean(mixed, NULL, MEAN_MAX_REPLICAS + 1, &result, &err), -EINVAL);
+    assert_int_equal(replicas_mean(mixed, all_contribute, 2, NULL, &result, &err), -EINVAL);
+    assert_int_equal(replicas_mean(mixed, all_contribute, 0, NULL, &result, &err), -EINVAL);
+    assert_int_equal(replicas_mean(mixed, NULL, MEAN_MAX_REPLICAS + 1, NULL, &result, &err),
+                     -EINVAL);
     stop(&a);
     stop(&b);
 }

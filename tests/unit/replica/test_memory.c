@@ -117,7 +117,7 @@ static int make_everything(void *data)
     if (r == 0)
         r = replica_new(engine, 0, &replica, &err);
     if (r == 0)
-        r = replica_train(replica, &fixture->batch, 0, 0.1F, &result, &err);
+        r = replica_train(replica, &fixture->batch, 0, &(StepRule){.lr = 0.1F}, &result, &err);
     assert_true(r == 0 || err.message[0]);
     replica_free(replica);
     engine_free(engine);
@@ -142,7 +142,7 @@ static int step_by_calls(void *data)
     if (r == 0)
         r = replica_backward(replica, context, gradient, &norm, &err);
     if (r == 0)
-        r = replica_step(replica, context, 0.1F, &err);
+        r = replica_step(replica, context, &(StepRule){.lr = 0.1F}, NULL, &err);
     assert_true(r == 0 || err.message[0]);
     context_free(context);
     replica_free(replica);
@@ -167,7 +167,7 @@ static int evaluate_and_copy(void *data)
     if (r == 0)
         r = replica_restore(fixture->replica, snapshot);
     if (r == 0)
-        r = replicas_mean(&fixture->replica, &contributes, 1, &result, NULL);
+        r = replicas_mean(&fixture->replica, &contributes, 1, NULL, &result, NULL);
     snapshot_free(snapshot);
     snapshot_free(mean);
     return r;

@@ -50,7 +50,8 @@ static void step_by_calls(Fixture *fixture, uint64_t step)
     fixture_nll_gradient(fixture->batch.y, batch.samples, gradient);
     assert_int_equal(replica_backward(fixture->replica, context, gradient, &norm, NULL), 0);
     assert_true(norm > 0 && isfinite(norm));
-    assert_int_equal(replica_step(fixture->replica, context, 0.1F, NULL), 0);
+    assert_int_equal(replica_step(fixture->replica, context, &(StepRule){.lr = 0.1F}, NULL, NULL),
+                     0);
     context_free(context);
 }
 
@@ -116,7 +117,8 @@ static void refused(Fixture *fixture, const Batch *batch, const char *words)
     Snapshot *before = fixture_snapshot(fixture, fixture->replica);
     StepResult result;
     Error err = {0};
-    assert_int_equal(replica_train(fixture->replica, batch, 1, 0.1F, &result, &err), -EINVAL);
+    assert_int_equal(
+        replica_train(fixture->replica, batch, 1, &(StepRule){.lr = 0.1F}, &result, &err), -EINVAL);
     if (!strstr(err.message, words))
         fail_msg("\"%s\" lacks \"%s\"", err.message, words);
     Snapshot *after = fixture_snapshot(fixture, fixture->replica);
