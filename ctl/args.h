@@ -36,7 +36,7 @@ typedef struct ArgOption {
     const char *help;
 } ArgOption;
 
-enum { ARGS_MAX_OPTIONS = 32 };
+enum { ARGS_MAX_OPTIONS = 48 };
 
 /* What --help says and what is allowed. */
 typedef struct ArgSpec {

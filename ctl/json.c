@@ -7,6 +7,7 @@
 
 #include "ctl/json.h"
 #include "ctl/messages.h"
+#include "ctl/render/status.h"
 #include "ctl/render/units.h"
 #include "ctl/text.h"
 
@@ -111,6 +112,30 @@ static cJSON *json_trainer(const Dps__V1__TrainerStatus *trainer)
     return object;
 }
 
+/* Null until there is one. */
+static void add_evaluation(cJSON *object, const Dps__V1__JobStatus *job)
+{
+    if (status_is_evaluated(job)) {
+        json_add_double(object, "accuracy", job->accuracy);
+        json_add_u64(object, "accuracy_round", job->accuracy_round);
+    } else {
+        cJSON_AddNullToObject(object, "accuracy");
+        cJSON_AddNullToObject(object, "accuracy_round");
+    }
+}
+
+/* Values are text, as `set` takes them. */
+static void add_settings(cJSON *object, const Dps__V1__JobStatus *job)
+{
+    cJSON *settings = cJSON_AddObjectToObject(object, "settings");
+
+    for (size_t i = 0; i < job->n_settings; i++) {
+        char key[128];
+        json_add_text(settings, ctl_sanitise_to(job->settings[i]->key, key, sizeof key),
+                      job->settings[i]->value);
+    }
+}
+
 /* The names beyond those of the design: what else a status holds. */
 static void add_job_details(cJSON *object, const Dps__V1__JobStatus *job)
 {
@@ -128,6 +153,9 @@ static void add_job_details(cJSON *object, const Dps__V1__JobStatus *job)
     json_add_text(object, "owner", job->owner);
     add_dims(object, "input_dims", job->input_dims, job->n_input_dims);
     add_dims(object, "output_dims", job->output_dims, job->n_output_dims);
+    json_add_u64(object, "max_trainers", job->max_trainers);
+    add_evaluation(object, job);
+    add_settings(object, job);
 }
 
 cJSON *json_job(const Dps__V1__JobStatus *job)

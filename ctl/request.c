@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ctl/known_settings.h"
 #include "ctl/request.h"
 
 int request_parse(const ArgSpec *spec, int argc, char **argv, void *values,
@@ -85,6 +86,23 @@ int request_call(Request *request, const char *method, const ProtobufCMessage *m
                         ret_reply, &status);
 
     return r == 0 ? CTL_GO_ON : ctl_report_status(&request->options, &status);
+}
+
+int request_call_settings(Request *request, const char *method, const ProtobufCMessage *message,
+                          const Settings *settings, void *ret_reply)
+{
+    const char *key, *meant;
+    ClientStatus status;
+
+    if (client_call(request->client, &dps__v1__control__descriptor, method, message, REQUEST_MS,
+                    ret_reply, &status) == 0)
+        return CTL_GO_ON;
+    key = known_settings_misspelt(settings, &meant);
+    if (status.lost || status.code != GRPC_INVALID_ARGUMENT || !key || !strstr(status.message, key))
+        return ctl_report_status(&request->options, &status);
+    ctl_error(&request->options, grpc_status_name(status.code), "%s; did you mean %s?",
+              status.message, meant);
+    return CTL_EXIT_FAILED;
 }
 
 int request_pages(Request *request, const char *method, const ProtobufCMessage *message,

@@ -6,6 +6,7 @@
 #include "ctl/client.h"
 #include "ctl/messages.h"
 #include "ctl/report.h"
+#include "ctl/settings.h"
 
 enum {
     CTL_GO_ON = -1,
@@ -38,6 +39,10 @@ void request_end(Request *request);
 /* A call of service Control. */
 int request_call(Request *request, const char *method, const ProtobufCMessage *message,
                  int timeout_ms, void *ret_reply);
+/* The same for a call that brings settings along: where the server refuses one that looks misspelt,
+ * what was likely meant is said, too. */
+int request_call_settings(Request *request, const char *method, const ProtobufCMessage *message,
+                          const Settings *settings, void *ret_reply);
 /* Pages of service Control; a callback that returns false ends them without an error. */
 int request_pages(Request *request, const char *method, const ProtobufCMessage *message,
                   ClientOnReply on_page, void *user);

@@ -13,41 +13,54 @@ static int is_key(const char *text, size_t size)
     return size > 0;
 }
 
-static int add(Settings *settings, size_t *used, const char *pair, char *problem, size_t size)
+bool settings_has(const Settings *settings, const char *key)
 {
-    size_t length = strlen(pair), key_size = strcspn(pair, "=");
-    char *copy = settings->text + *used;
+    for (size_t i = 0; i < settings->count; i++)
+        if (strcmp(settings->keys[i], key) == 0)
+            return true;
+    return false;
+}
 
-    if (!is_key(pair, key_size) || key_size + 1 >= length) {
-        snprintf(problem, size, "'%s' is not KEY=VALUE, such as sync.interval=50", pair);
-        return -EINVAL;
-    }
-    if (settings->count == SETTINGS_MAX || length + 1 > sizeof settings->text - *used) {
+int settings_add(Settings *settings, const char *key, const char *value, char *problem, size_t size)
+{
+    size_t key_size = strlen(key) + 1, value_size = strlen(value) + 1;
+    char *copy = settings->text + settings->used;
+
+    if (settings->count == SETTINGS_MAX ||
+        key_size + value_size > sizeof settings->text - settings->used) {
         snprintf(problem, size, "too many settings at once (at most %d)", SETTINGS_MAX);
         return -EINVAL;
     }
-    memcpy(copy, pair, length + 1);
-    copy[key_size] = '\0';
-    for (size_t i = 0; i < settings->count; i++) {
-        if (strcmp(settings->keys[i], copy) == 0) {
-            snprintf(problem, size, "'%s' is given twice", copy);
-            return -EINVAL;
-        }
+    if (settings_has(settings, key)) {
+        snprintf(problem, size, "'%s' is given twice", key);
+        return -EINVAL;
     }
-    settings->keys[settings->count] = copy;
-    settings->values[settings->count++] = copy + key_size + 1;
-    *used += length + 1;
+    settings->keys[settings->count] = memcpy(copy, key, key_size);
+    settings->values[settings->count++] = memcpy(copy + key_size, value, value_size);
+    settings->used += key_size + value_size;
     return 0;
+}
+
+static int add_pair(Settings *settings, const char *pair, char *problem, size_t size)
+{
+    size_t key_size = strcspn(pair, "=");
+    char key[128];
+
+    if (!is_key(pair, key_size) || key_size >= sizeof key || !pair[key_size] ||
+        !pair[key_size + 1]) {
+        snprintf(problem, size, "'%s' is not KEY=VALUE, such as sync.interval=50", pair);
+        return -EINVAL;
+    }
+    snprintf(key, sizeof key, "%.*s", (int)key_size, pair);
+    return settings_add(settings, key, pair + key_size + 1, problem, size);
 }
 
 int settings_parse(const char *const *pairs, size_t count, Settings *ret, char *problem,
                    size_t size)
 {
-    size_t used = 0;
-
-    ret->count = 0;
+    ret->count = ret->used = 0;
     for (size_t i = 0; i < count; i++) {
-        int r = add(ret, &used, pairs[i], problem, size);
+        int r = add_pair(ret, pairs[i], problem, size);
         if (r < 0)
             return r;
     }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "ctl/json.h"
+#include "ctl/render/settings.h"
 #include "ctl/render/status.h"
 #include "ctl/render/table.h"
 #include "ctl/render/units.h"
@@ -21,7 +22,7 @@ static const ArgSpec spec = {
 static void add_row(Table *table, const Dps__V1__JobStatus *job, uint64_t now)
 {
     double share = status_share(job);
-    char text[UNITS_SIZE];
+    char text[UNITS_SIZE], policy[128];
 
     table_cellf(table, "%" PRIu64, job->id);
     table_cell(table, job->name);
@@ -34,15 +35,21 @@ static void add_row(Table *table, const Dps__V1__JobStatus *job, uint64_t now)
     table_cellf(table, "%" PRIu64, job->round);
     table_cellf(table, "%" PRIu64, job->step);
     table_cell(table, job->step > 0 ? units_loss((double)job->loss, text) : "");
+    if (status_is_evaluated(job))
+        table_cellf(table, "%.4f", job->accuracy);
+    else
+        table_cell(table, "");
     table_cell(table, job->model);
+    table_cell(table, settings_policy(job, policy, sizeof policy));
     table_cell(table, units_ago(job->created_unix_ms, now, text));
 }
 
 static int print_table(const Dps__V1__ListReply *reply)
 {
     static const TableColumn columns[] = {
-        {"job", true},  {"name", false}, {"state", false}, {"done", true},     {"round", true},
-        {"step", true}, {"loss", true},  {"model", false}, {"created", false},
+        {"job", true},    {"name", false}, {"state", false},   {"done", true},
+        {"round", true},  {"step", true},  {"loss", true},     {"accuracy", true},
+        {"model", false}, {"sync", false}, {"created", false},
     };
     _cleanup_(table_freep) Table *table = table_new(columns, sizeof columns / sizeof *columns);
     uint64_t now = units_now_unix_ms();

@@ -14,8 +14,29 @@ static const ArgSpec spec = {
     .positional = "JOB KEY=VALUE…",
     .summary = "Change settings of a job from its next round on",
     .details =
-        "Settings: sync.interval, optimizer.lr, checkpoint.rounds, checkpoint.keep. They change\n"
-        "for all ranks alike, all or none, and are recorded with who asked and when.\n",
+        "They change for all ranks alike, all or none, and are recorded with who asked and when.\n"
+        "dpsd checks them. Settings:\n"
+        "  sync.policy          average, average-async, barrier, async, elastic or diloco\n"
+        "  sync.interval        steps in a round\n"
+        "  sync.weights         of replicas in a mean: uniform, or by samples\n"
+        "  sync.state           optimizer state at a meeting: keep, average or reset\n"
+        "  sync.wait            whom a meeting waits for: all, or quorum:Q\n"
+        "  sync.timeout         seconds for the rest, once the quorum is there\n"
+        "  sync.max_staleness   versions that a gradient may be behind (async)\n"
+        "  sync.on_stale        what becomes of an older one: reject or apply (async)\n"
+        "  sync.alpha           pull between replica and centre (elastic)\n"
+        "  sync.outer_lr, sync.outer_momentum\n"
+        "                       of the step on a round's mean change (diloco)\n"
+        "  optimizer.lr         learning rate\n"
+        "  optimizer.schedule   constant, step,every=N,gamma=G or cosine,steps=N,min=M, each\n"
+        "                       with warmup=W\n"
+        "  optimizer.clip       largest norm of a gradient; 0: no limit\n"
+        "  guard.norm           times the running median, above which a gradient is left out\n"
+        "  guard.strikes        left out so often in a row, the job pauses\n"
+        "  trainers             how many feed the job, up to --max-trainers of submit\n"
+        "  checkpoint.rounds, checkpoint.keep\n"
+        "                       rounds between checkpoints, and how many stay\n"
+        "  eval.every           rounds between evaluations; 0: none\n",
     .min_positional = 2,
     .max_positional = -1,
 };
@@ -60,7 +81,7 @@ static int run(int argc, char **argv, const CtlOptions *options)
     message.job = request.job;
     message.n_settings = settings.count;
     message.settings = pointers;
-    r = request_call(&request, "Update", &message.base, REQUEST_MS, &reply);
+    r = request_call_settings(&request, "Update", &message.base, &settings, &reply);
     return r == CTL_GO_ON ? print_reply(&request, reply) : r;
 }
 

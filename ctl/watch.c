@@ -110,6 +110,10 @@ static bool wants_line(const Watch *watch)
 
     if (!watch->shown || watch->shown->state != watch->job->state)
         return true;
+    if (watch->shown->accuracy_round != watch->job->accuracy_round)
+        return true;
+    if (status_is_held_up(watch->job) && !status_is_held_up(watch->shown))
+        return silent_ms >= LINE_MS;
     if (watch->shown->round != watch->job->round)
         return silent_ms >= ROUND_LINE_MS;
     return watch->shown->step != watch->job->step && silent_ms >= LINE_MS;

@@ -7,6 +7,7 @@
 #include "ctl/cleanup.h"
 #include "ctl/messages.h"
 #include "ctl/render/bar.h"
+#include "ctl/render/settings.h"
 #include "ctl/render/status.h"
 #include "ctl/render/table.h"
 #include "ctl/render/units.h"
@@ -19,6 +20,7 @@ enum {
     LABEL_WIDTH = 12,
     BAR_MAX = 40,
     LIVE_FRAME_LINES = 6, /* of the live block, besides the trainers */
+    HELD_UP_S = 5,        /* a meeting in good order takes no such time */
 };
 
 TermColour status_state_colour(Dps__V1__JobState state)
@@ -39,19 +41,23 @@ TermColour status_state_colour(Dps__V1__JobState state)
     }
 }
 
+/* A state may say more after its word: "computing (2 strikes)". */
 TermColour status_trainer_colour(const char *state)
 {
+    size_t word = strcspn(state, " (,");
     static const struct {
         const char *state;
         TermColour colour;
     } colours[] = {
-        {"computing", TERM_GREEN}, {"waiting", TERM_BLUE},  {"reading", TERM_BLUE},
-        {"starting", TERM_YELLOW}, {"absent", TERM_YELLOW}, {"dropped", TERM_RED},
-        {"done", TERM_DIM},
+        {"computing", TERM_GREEN}, {"waiting", TERM_BLUE},    {"reading", TERM_BLUE},
+        {"starting", TERM_YELLOW}, {"absent", TERM_YELLOW},   {"dropped", TERM_RED},
+        {"done", TERM_DIM},        {"quarantined", TERM_RED},
     };
 
+    if (strstr(state, "strike") || strstr(state, "quarantine"))
+        return TERM_RED;
     for (size_t i = 0; i < sizeof colours / sizeof *colours; i++)
-        if (strcmp(state, colours[i].state) == 0)
+        if (strlen(colours[i].state) == word && strncmp(state, colours[i].state, word) == 0)
             return colours[i].colour;
     return TERM_PLAIN;
 }
@@ -66,6 +72,30 @@ double status_share(const Dps__V1__JobStatus *job)
         return -1;
     share = (double)job->samples / (double)job->samples_total;
     return share < 1 ? share : 1;
+}
+
+bool status_is_evaluated(const Dps__V1__JobStatus *job)
+{
+    return job->accuracy >= 0 && job->accuracy_round > 0;
+}
+
+const Dps__V1__TrainerStatus *status_longest_waiting(const Dps__V1__JobStatus *job)
+{
+    const Dps__V1__TrainerStatus *longest = NULL;
+
+    for (size_t i = 0; i < job->n_trainers; i++) {
+        const Dps__V1__TrainerStatus *trainer = job->trainers[i];
+        if (*trainer->waiting_for && (!longest || trainer->waiting_s > longest->waiting_s))
+            longest = trainer;
+    }
+    return longest;
+}
+
+bool status_is_held_up(const Dps__V1__JobStatus *job)
+{
+    const Dps__V1__TrainerStatus *longest = status_longest_waiting(job);
+
+    return longest && longest->waiting_s >= HELD_UP_S && !job_state_is_final(job->state);
 }
 
 /* ---- lines made of parts --------------------------------------------------------------------- */
@@ -196,6 +226,57 @@ static void print_progress(FILE *out, const Term *term, const Dps__V1__JobStatus
               job->eta_s >= 0 ? " left" : "");
 }
 
+static void print_settings(FILE *out, const Dps__V1__JobStatus *job)
+{
+    char policy[TEXT_SIZE], more[TEXT_SIZE], lr[UNITS_SIZE];
+
+    field(out, "Sync", "%s steps%s", settings_policy(job, policy, sizeof policy),
+          settings_unusual(job, "sync.", more, sizeof more));
+    field(out, "Optimizer", "%s, lr %s, batch %" PRIu32 "%s",
+          *job->optimizer ? job->optimizer : "sgd", units_float(job->lr, lr), job->batch,
+          settings_unusual(job, "optimizer.", more, sizeof more));
+    if (*settings_unusual(job, "guard.", more, sizeof more))
+        field(out, "Guard", "%s", more + strlen(", "));
+    if (*settings_unknown(job, more, sizeof more))
+        field(out, "Settings", "%s", more + strlen(", "));
+}
+
+static void print_results(FILE *out, const Dps__V1__JobStatus *job)
+{
+    char more[TEXT_SIZE], loss[UNITS_SIZE];
+    const char *every = settings_value(job, "eval.every");
+
+    if (job->step > 0)
+        field(out, "Loss", "%s", units_loss((double)job->loss, loss));
+    if (status_is_evaluated(job))
+        field(out, "Accuracy", "%.4f, of round %" PRIu64, job->accuracy, job->accuracy_round);
+    else if (every && strcmp(every, "0") != 0)
+        field(out, "Accuracy", "not yet; evaluated every %s rounds", every);
+    settings_unusual(job, "checkpoint.", more, sizeof more);
+    if (job->checkpoint)
+        field(out, "Checkpoint", "%" PRIu64 "%s", job->checkpoint, more);
+    else if (*more)
+        field(out, "Checkpoint", "none yet%s", more);
+    if (*job->checksum)
+        field(out, "Checksum", "%s", job->checksum);
+}
+
+static void print_members(FILE *out, const Term *term, const Dps__V1__JobStatus *job)
+{
+    const Dps__V1__TrainerStatus *longest = status_longest_waiting(job);
+    char text[UNITS_SIZE], most[UNITS_SIZE] = "", awaited[TEXT_SIZE];
+
+    if (longest)
+        fprintf(out, "%*s: %s%s%s, for %s\n", LABEL_WIDTH, "Waiting for",
+                term_on(term, status_is_held_up(job) ? TERM_YELLOW : TERM_PLAIN),
+                ctl_sanitise_to(longest->waiting_for, awaited, sizeof awaited), term_off(term),
+                units_duration(longest->waiting_s, text));
+    if (job->max_trainers > job->n_trainers)
+        snprintf(most, sizeof most, ", at most %" PRIu32, job->max_trainers);
+    field(out, "Trainers", "%zu%s%s", job->n_trainers, most,
+          job->external_trainers ? ", external" : "");
+}
+
 int status_print(FILE *out, const Term *term, const Dps__V1__JobStatus *job, uint64_t now_unix_ms)
 {
     char a[UNITS_SIZE], b[UNITS_SIZE], name[TEXT_SIZE];
@@ -210,18 +291,11 @@ int status_print(FILE *out, const Term *term, const Dps__V1__JobStatus *job, uin
     field(out, "Model", "%s, loss %s", job->model, *job->loss_function ? job->loss_function : "?");
     if (*job->data)
         field(out, "Data", "%s", job->data);
-    field(out, "Sync", "%s every %" PRIu32 " steps", job->policy, job->interval);
-    field(out, "Optimizer", "%s, lr %s, batch %" PRIu32, *job->optimizer ? job->optimizer : "sgd",
-          units_float(job->lr, a), job->batch);
+    print_settings(out, job);
     field(out, "Device", "%s, seed %" PRIu64, job->device, job->seed);
     print_progress(out, term, job);
-    if (job->step > 0)
-        field(out, "Loss", "%s", units_loss((double)job->loss, a));
-    if (job->checkpoint)
-        field(out, "Checkpoint", "%" PRIu64, job->checkpoint);
-    if (*job->checksum)
-        field(out, "Checksum", "%s", job->checksum);
-    field(out, "Trainers", "%zu%s", job->n_trainers, job->external_trainers ? ", external" : "");
+    print_results(out, job);
+    print_members(out, term, job);
     return print_trainers(out, term, job, TERM_NO_LIMIT);
 }
 
@@ -230,14 +304,14 @@ int status_print(FILE *out, const Term *term, const Dps__V1__JobStatus *job, uin
 static void live_title(FILE *out, const Term *term, const Dps__V1__JobStatus *job)
 {
     Line line = {.out = out, .width = (size_t)term->width};
-    char name[TEXT_SIZE], policy[TEXT_SIZE], reason[TEXT_SIZE];
+    char name[TEXT_SIZE], policy[TEXT_SIZE], more[TEXT_SIZE], reason[TEXT_SIZE];
 
     line_part(&line, term_on(term, TERM_BOLD), "job %" PRIu64, job->id);
     line_part(&line, term_on(term, status_state_colour(job->state)), "%s",
               job_state_name(job->state));
     line_part(&line, "", "%s", ctl_sanitise_to(job->name, name, sizeof name));
-    line_part(&line, "", "%s every %" PRIu32, ctl_sanitise_to(job->policy, policy, sizeof policy),
-              job->interval);
+    line_part(&line, "", "%s%s", ctl_sanitise(settings_policy(job, policy, sizeof policy)),
+              ctl_sanitise(settings_unusual(job, "sync.", more, sizeof more)));
     if (*job->reason)
         line_part(&line, "", "%s", ctl_sanitise_to(job->reason, reason, sizeof reason));
     fputc('\n', out);
@@ -271,6 +345,9 @@ static void live_numbers(FILE *out, const Term *term, const Dps__V1__JobStatus *
 
     if (job->step > 0) /* before, there is none */
         line_part(&line, "", "loss %s", units_loss((double)job->loss, text));
+    if (status_is_evaluated(job))
+        line_part(&line, "", "accuracy %.4f (round %" PRIu64 ")", job->accuracy,
+                  job->accuracy_round);
     if (moving && job->samples_per_s > 0)
         line_part(&line, "", "%s samples/s", units_rate(job->samples_per_s, text));
     if (moving && job->eta_s >= 0)
@@ -283,15 +360,32 @@ static void live_numbers(FILE *out, const Term *term, const Dps__V1__JobStatus *
     fputc('\n', out);
 }
 
+/* Whom the others wait for: the table may be too narrow to say it in full. */
+static void live_waiting(FILE *out, const Term *term, const Dps__V1__JobStatus *job)
+{
+    const Dps__V1__TrainerStatus *longest = status_longest_waiting(job);
+    Line line = {.out = out, .width = (size_t)term->width};
+    char text[UNITS_SIZE], awaited[TEXT_SIZE];
+
+    line_part(&line, term_on(term, TERM_YELLOW), "waiting %s for %s",
+              units_duration(longest->waiting_s, text),
+              ctl_sanitise_to(longest->waiting_for, awaited, sizeof awaited));
+    fputc('\n', out);
+}
+
 int status_print_live(FILE *out, const Term *term, const Dps__V1__JobStatus *job, double age_s,
                       const char *note)
 {
-    size_t most = term->height > LIVE_FRAME_LINES ? (size_t)term->height - LIVE_FRAME_LINES : 0;
+    bool held_up = status_is_held_up(job) && term->height > LIVE_FRAME_LINES;
+    int frame = LIVE_FRAME_LINES + held_up;
+    size_t most = term->height > frame ? (size_t)(term->height - frame) : 0;
     int r = 0;
 
     live_title(out, term, job);
     live_progress(out, term, job);
     live_numbers(out, term, job, age_s);
+    if (held_up)
+        live_waiting(out, term, job);
     if (most > 0)
         r = print_trainers(out, term, job, most);
     if (note)
@@ -303,7 +397,7 @@ int status_print_live(FILE *out, const Term *term, const Dps__V1__JobStatus *job
 
 void status_print_line(FILE *out, const Dps__V1__JobStatus *job)
 {
-    char text[UNITS_SIZE], reason[TEXT_SIZE];
+    char text[UNITS_SIZE], reason[TEXT_SIZE], awaited[TEXT_SIZE];
     double share = status_share(job);
 
     fprintf(out, "job %" PRIu64 "  %s", job->id, job_state_name(job->state));
@@ -313,10 +407,17 @@ void status_print_line(FILE *out, const Dps__V1__JobStatus *job)
             job->epoch);
     if (job->step > 0) /* before, there is none */
         fprintf(out, "  loss %s", units_loss((double)job->loss, text));
+    if (status_is_evaluated(job))
+        fprintf(out, "  accuracy %.4f (round %" PRIu64 ")", job->accuracy, job->accuracy_round);
     if (job->state == DPS__V1__JOB_STATE__RUNNING && job->samples_per_s > 0) {
         fprintf(out, "  %s samples/s", units_rate(job->samples_per_s, text));
         if (job->eta_s >= 0)
             fprintf(out, "  %s left", units_duration(job->eta_s, text));
+    }
+    if (status_is_held_up(job)) {
+        const Dps__V1__TrainerStatus *longest = status_longest_waiting(job);
+        fprintf(out, "  waiting %s for %s", units_duration(longest->waiting_s, text),
+                ctl_sanitise_to(longest->waiting_for, awaited, sizeof awaited));
     }
     if (*job->reason)
         fprintf(out, "  (%s)", ctl_sanitise_to(job->reason, reason, sizeof reason));

@@ -2,6 +2,7 @@
  * sanitised. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "ctl/render/term.h"
@@ -14,10 +15,17 @@ TermColour status_trainer_colour(const char *state);
 /* Share of the work that is done, 0 … 1; negative: unknown. */
 double status_share(const Dps__V1__JobStatus *job);
 
+/* Whether there was an evaluation while training. */
+bool status_is_evaluated(const Dps__V1__JobStatus *job);
+/* The trainer that has waited longest for others, or NULL. */
+const Dps__V1__TrainerStatus *status_longest_waiting(const Dps__V1__JobStatus *job);
+/* Whether one waits for so long that it is worth saying. */
+bool status_is_held_up(const Dps__V1__JobStatus *job);
+
 /* `dpsctl status`. 0 or -ENOMEM. */
 int status_print(FILE *out, const Term *term, const Dps__V1__JobStatus *job, uint64_t now_unix_ms);
 
-/* `dpsctl watch` on a terminal: about 5 lines and one a trainer. `age_s` is how old the status is:
+/* `dpsctl watch` on a terminal: about 6 lines and one a trainer. `age_s` is how old the status is:
  * the time to the end goes on between two. `note` stands at the bottom, or NULL. 0 or -ENOMEM. */
 int status_print_live(FILE *out, const Term *term, const Dps__V1__JobStatus *job, double age_s,
                       const char *note);

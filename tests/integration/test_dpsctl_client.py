@@ -98,6 +98,30 @@ def test_status_as_json_has_the_names_and_all_digits(pb, serve, unix):
     assert server.requests("Get") == [pb.JobRequest(job=3)]
 
 
+def test_status_with_settings_and_an_evaluation(pb, serve):
+    settings = {"sync.policy": "elastic", "sync.alpha": "0.25", "sync.wait": "quorum:3", "optimizer.clip": "0",
+                "eval.every": "2"}
+    job = a_job(pb, policy="elastic", settings=settings, accuracy=0.9125, accuracy_round=4, max_trainers=6)
+    job.trainers[0].state = "quarantined (2 strikes)"
+    job.trainers[1].waiting_for = "rank 2 (no word for 12 s), rank 3 (reading data)"
+    server = serve({"Get": job, "List": pb.ListReply(jobs=[job])})
+    status = ctl_json(server.address, "status", 3)
+    assert status["settings"] == settings
+    assert (status["accuracy"], status["accuracy_round"], status["max_trainers"]) == (0.9125, 4, 6)
+    out, _ = ctl(server.address, "status", 3)
+    assert "Sync: elastic every 25 steps, wait quorum:3, alpha 0.25\n" in out, out
+    assert "Accuracy: 0.9125, of round 4\n" in out and "clip" not in out
+    assert "Waiting for: rank 2 (no word for 12 s), rank 3 (reading data), for 1.5 s\n" in out
+    assert "quarantined (2 strikes)" in out and "Trainers: 2, at most 6\n" in out
+    out, _ = ctl(server.address, "list")
+    assert re.search(r"0\.1000 +0\.9125 +mnist-cnn +elastic every 25 ", out), out
+
+
+def test_no_evaluation_yet_is_null(pb, serve):
+    status = ctl_json(serve({"Get": a_job(pb, accuracy=-1)}).address, "status", 3)
+    assert (status["accuracy"], status["accuracy_round"], status["settings"]) == (None, None, {})
+
+
 def test_numbers_that_are_none_are_null(pb, serve):
     server = serve({"Get": a_job(pb, loss=float("nan"), lr=float("inf"), eta_s=-1)})
     status = ctl_json(server.address, "status", 3)
@@ -200,12 +224,76 @@ def test_submit_sends_what_was_asked(pb, serve, digits, tmp_path):
     assert server.requests("Submit")[2].data == "synthetic" and server.requests("Submit")[2].samples > 0
 
 
+def test_submit_sends_settings(pb, serve, digits, tmp_path):
+    folder = digits(train=100, test=20)
+    server = serve({"Submit": a_job(pb, id=9)})
+    ctl(server.address, "submit", "--model", "mlp", "--data", "synthetic", "--sync", "elastic", "--set",
+        "sync.state=average", "--set=x.y=a=b", "--alpha", 0.25, "--outer-lr", 1, "--outer-momentum", 0,
+        "--max-staleness", 2, "--on-stale", "apply", "--weights", "samples", "--wait", "quorum:3",
+        "--sync-timeout", 7, "--schedule", "cosine,steps=100,warmup=5", "--clip", "1e-1", "--guard-norm", 10,
+        "--guard-strikes", 4, "--eval-every", 2, "--max-trainers", 8, "--eval-data",
+        os.path.relpath(folder), "--stop-when", "accuracy>=0.98")
+    spec = server.requests("Submit")[0]
+    assert dict(spec.settings) == {
+        "sync.state": "average", "x.y": "a=b", "sync.alpha": "0.25", "sync.outer_lr": "1",
+        "sync.outer_momentum": "0", "sync.max_staleness": "2", "sync.on_stale": "apply",
+        "sync.weights": "samples", "sync.wait": "quorum:3", "sync.timeout": "7",
+        "optimizer.schedule": "cosine,steps=100,warmup=5", "optimizer.clip": "1e-1", "guard.norm": "10",
+        "guard.strikes": "4", "eval.every": "2"}
+    assert (spec.policy, spec.max_trainers, spec.eval_data, spec.stop_when) == (
+        "elastic", 8, str(tmp_path / "set"), "accuracy>=0.98")
+    ctl(server.address, "submit", "--model", "mlp", "--data", "synthetic", "--eval-data", "synthetic")
+    assert server.requests("Submit")[1].eval_data == "synthetic" and not server.requests("Submit")[1].settings
+
+
+def test_submit_whose_held_out_data_is_not_there(serve, tmp_path):
+    words = ["submit", "--model", "mlp", "--data", "synthetic", "--eval-data"]
+    assert "nowhere" in ctl("unix:/nowhere", *words, tmp_path / "nowhere", status=1)[1]
+    (tmp_path / "train.npz").write_bytes(b"")
+    assert str(tmp_path) in ctl("unix:/nowhere", *words, tmp_path, status=1)[1], "it has no test set"
+
+
+def test_what_set_explains_is_what_dpsd_has():
+    """dpsctl shares no code with the daemon, so its list is held to the daemon's table here."""
+    table = (harness.ROOT / "daemon/job/settings.c").read_text()
+    keys = re.findall(r'^    \{"([a-z_.]+)", KIND_', table, re.M)
+    assert "sync.policy" in keys and len(keys) >= 20
+    out, _ = ctl("unix:/nowhere", "set", "--help")
+    known = (harness.ROOT / "ctl/known_settings.c").read_text()
+    for key in keys:
+        assert re.search(rf"(^  |, ){re.escape(key)}\b", out, re.M), f"{key} is not explained"
+        assert f'{{"{key}", ' in known
+    assert len(re.findall(r'^    \{"', known, re.M)) == len(keys)
+
+
+@pytest.mark.parametrize("verb,method", [(["set", 3], "Update"),
+                                         (["submit", "--model", "mlp", "--data", "synthetic", "--set"], "Submit")])
+def test_a_misspelt_setting_comes_with_what_was_meant(serve, verb, method):
+    def answer(request, context):
+        (key, value), = request.settings.items()
+        if key == "sync.alpha":
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{key}={value}: it takes a number from 0 to 1")
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"there is no setting '{key}'; a job has: sync.interval")
+    address = serve({method: answer}).address
+    assert ctl(address, *verb, "sync.intervall=5", status=1)[1] == (
+        "dpsctl: there is no setting 'sync.intervall'; a job has: sync.interval; did you mean sync.interval?\n")
+    error = json.loads(ctl(address, *verb, "alpha=5", status=1, flags=["--json"])[1])
+    assert error["code"] == "INVALID_ARGUMENT" and error["error"].endswith("did you mean sync.alpha?")
+    assert "did you mean" not in ctl(address, *verb, "moon.phase=full", status=1)[1]
+    assert "did you mean" not in ctl(address, *verb, "sync.alpha=5", status=1)[1]
+
+
 @pytest.mark.parametrize("words,sentence", [
     (["--data", "synthetic"], "--model"), (["--model", "mlp"], "--data"),
     (["--model", "mlp", "--data", "synthetic", "--epochs", "1", "--steps", "1"], "exclude each other"),
     (["--model", "mlp", "--data", "synthetic", "--modle", "x"], "did you mean --model"),
     (["--model", "mlp", "--data", "synthetic", "--trainers", "x"], "--trainers wants"),
     (["--model", "mlp", "--data", "synthetic", "--option", "dropout"], "KEY=VALUE"),
+    (["--model", "mlp", "--data", "synthetic", "--set", "alpha"], "KEY=VALUE"),
+    (["--model", "mlp", "--data", "synthetic", "--set", "sync.alpha=1", "--alpha", "1"], "given twice"),
+    (["--model", "mlp", "--data", "synthetic", "--set", "sync.interval=1", "-k", "1"], "is --interval"),
+    (["--model", "mlp", "--data", "synthetic", "--eval-every", "1"], "--eval-data is missing"),
+    (["--model", "mlp", "--data", "synthetic", "--stop-when", "loss<=1"], "--eval-data is missing"),
     (["--model", "mlp", "--data", "synthetic", "more"], "no arguments")])
 def test_submit_with_wrong_usage_says_so_without_a_daemon(words, sentence):
     out, err = ctl("unix:/nowhere", "submit", *words, status=2)
@@ -436,6 +524,24 @@ def test_watch_in_a_pipe_is_plain_and_short(pb, serve):
     assert lines[0].startswith("job 3  RUNNING    0%") and lines[-1].startswith("job 3  COMPLETED  100%")
     updates = [json.loads(line) for line in ctl(server.address, "watch", 3, flags=["--json"])[0].splitlines()]
     assert updates[-1]["state"] == "COMPLETED" and updates[-1]["step"] == 50
+
+
+def test_watch_in_a_pipe_says_who_is_waited_for_and_how_good_it_is(pb, serve):
+    def answer(request, _):
+        yield a_job(pb)
+        yield a_job(pb, accuracy=0.75, accuracy_round=2)
+        job = a_job(pb, accuracy=0.75, accuracy_round=2)
+        for second in range(5, 20):
+            job.trainers[1].waiting_s = second
+            job.trainers[1].waiting_for = f"rank 0 (no word for {second} s)"
+            yield job
+            time.sleep(0.5)
+        yield a_job(pb, state=pb.COMPLETED)
+    out, _ = ctl(serve({"Watch": answer}).address, "watch", 3)
+    lines = out.splitlines()
+    assert len(lines) == 4, out
+    assert "accuracy" not in lines[0] and "accuracy 0.7500 (round 2)" in lines[1]
+    assert re.search(r"waiting \d+ s for rank 0 \(no word for \d+ s\)$", lines[2]), out
 
 
 def test_watch_of_a_job_that_fails(pb, serve):

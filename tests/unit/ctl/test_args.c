@@ -11,6 +11,7 @@
 
 #include "ctl/args.h"
 #include "ctl/client.h"
+#include "ctl/known_settings.h"
 #include "ctl/settings.h"
 #include "ctl/text.h"
 #include "ctl/verbs.h"
@@ -200,6 +201,67 @@ static void test_settings_have_limits(void **state)
     assert_int_equal(settings_parse(&one, 1, &settings, problem, sizeof problem), -EINVAL);
 }
 
+static void test_settings_one_by_one(void **state)
+{
+    const char *pair = "sync.alpha=0.1";
+    Settings settings;
+    char problem[128], huge[SETTINGS_TEXT];
+
+    (void)state;
+    assert_int_equal(settings_parse(&pair, 1, &settings, problem, sizeof problem), 0);
+    assert_int_equal(settings_add(&settings, "sync.wait", "all", problem, sizeof problem), 0);
+    assert_true(settings_has(&settings, "sync.alpha") && settings_has(&settings, "sync.wait"));
+    assert_false(settings_has(&settings, "sync"));
+    assert_string_equal(settings.values[1], "all");
+    assert_int_equal(settings_add(&settings, "sync.alpha", "1", problem, sizeof problem), -EINVAL);
+    assert_string_equal(problem, "'sync.alpha' is given twice");
+    memset(huge, 'x', sizeof huge - 1);
+    huge[sizeof huge - 1] = '\0';
+    assert_int_equal(settings_add(&settings, "k", huge, problem, sizeof problem), -EINVAL);
+    assert_int_equal(settings.count, 2);
+}
+
+static const char *meant(const char *pair)
+{
+    const char *pairs[] = {"sync.interval=5", pair}, *near = NULL, *key;
+    Settings settings;
+    char problem[128];
+
+    assert_int_equal(settings_parse(pairs, 2, &settings, problem, sizeof problem), 0);
+    key = known_settings_misspelt(&settings, &near);
+    assert_true(!key || key == settings.keys[1]);
+    return key ? near : NULL;
+}
+
+static void test_settings_that_are_misspelt(void **state)
+{
+    (void)state;
+    assert_string_equal(meant("sync.intervall=5"), "sync.interval");
+    assert_string_equal(meant("optimiser.lr=1"), "optimizer.lr");
+    assert_string_equal(meant("alpha=1"), "sync.alpha");
+    assert_string_equal(meant("lr=1"), "optimizer.lr");
+    assert_string_equal(meant("trainer=1"), "trainers");
+    assert_null(meant("trainers=1"));
+    assert_null(meant("moon.phase=full"));
+}
+
+static void test_settings_as_usual(void **state)
+{
+    const KnownSetting *alpha = known_setting_find("sync.alpha");
+
+    (void)state;
+    assert_non_null(alpha);
+    assert_true(known_setting_is_usual(alpha, "0.5"));
+    assert_true(known_setting_is_usual(alpha, "0.50"));
+    assert_false(known_setting_is_usual(alpha, "0.51"));
+    assert_false(known_setting_is_usual(alpha, "0.5x"));
+    assert_false(known_setting_is_usual(alpha, ""));
+    /* as dpsd writes the float that 0.9 becomes */
+    assert_true(known_setting_is_usual(known_setting_find("sync.outer_momentum"), "0.899999976"));
+    assert_false(known_setting_is_usual(known_setting_find("sync.policy"), "average"));
+    assert_null(known_setting_find("sync"));
+}
+
 static void test_addresses_that_are_none(void **state)
 {
     static const char *const wrong[] = {"",           "unix:", "tcp:",       "tcp::1",
@@ -307,6 +369,9 @@ int main(void)
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_settings),
         cmocka_unit_test(test_settings_have_limits),
+        cmocka_unit_test(test_settings_one_by_one),
+        cmocka_unit_test(test_settings_that_are_misspelt),
+        cmocka_unit_test(test_settings_as_usual),
         cmocka_unit_test(test_addresses_that_are_none),
         cmocka_unit_test(test_a_path_too_long_for_a_socket),
         cmocka_unit_test(test_the_default_address),

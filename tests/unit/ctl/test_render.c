@@ -108,6 +108,7 @@ static void test_the_live_block_says_everything(void **state)
               "[#########                             ]  25%  round 1  step 40  epoch 0\n"
               "loss 0.1235  512 samples/s  1 min 20 s left  ran 40 s  lr 0.03  1000/4000 "
               "samples\n"
+              "waiting 1 min 15 s for rank 0\n"
               "  rank  state      step    loss  device  waiting for         restarts  client\n"
               "     0  computing    40  0.5000  cpu:0\n"
               "     1  waiting      41  0.5000  cpu:0   rank 0, 1 min 15 s\n"
@@ -136,7 +137,7 @@ static void test_the_live_block_fits_any_terminal(void **state)
 
 static void test_many_trainers_are_cut_to_the_height(void **state)
 {
-    const Term term = {.tty = true, .width = 100, .height = 8};
+    const Term term = {.tty = true, .width = 100, .height = 9};
     Sample sample;
 
     (void)state;
@@ -180,7 +181,7 @@ static void test_a_line_for_pipes(void **state)
     status_print_line(out, &sample.job);
     fclose(out);
     assert_string_equal(text, "job 12  RUNNING   25%  round 1  step 40  epoch 0  loss 0.1235  "
-                              "512 samples/s  1 min 30 s left\n"
+                              "512 samples/s  1 min 30 s left  waiting 1 min 15 s for rank 0\n"
                               "job 12  FAILED   25%  round 1  step 40  epoch 0  loss 0.1235  "
                               "(rank 2?has NaN)\n");
     free(text);
@@ -203,6 +204,147 @@ static void test_status_in_full(void **state)
     assert_non_null(strstr(text, " 25%  1000/4000 samples\n"));
     assert_null(strchr(text, '\033'));
     free(text);
+}
+
+typedef Dps__V1__JobStatus__SettingsEntry Entry;
+
+static char *in_full(Sample *sample, const char *const (*settings)[2], size_t count)
+{
+    Entry entries[16], *pointers[16];
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    assert_true(count <= 16);
+    for (size_t i = 0; i < count; i++) {
+        dps__v1__job_status__settings_entry__init(&entries[i]);
+        entries[i].key = (char *)settings[i][0];
+        entries[i].value = (char *)settings[i][1];
+        pointers[i] = &entries[i];
+    }
+    sample->job.settings = pointers;
+    sample->job.n_settings = count;
+    assert_int_equal(status_print(out, &pipe_term, &sample->job, 1700000120000), 0);
+    fclose(out);
+    sample->job.n_settings = 0;
+    return text;
+}
+
+static void test_settings_as_usual_go_unsaid(void **state)
+{
+    static const char *const settings[][2] = {
+        {"checkpoint.keep", "3"}, {"eval.every", "0"},       {"guard.norm", "0"},
+        {"guard.strikes", "3"},   {"optimizer.clip", "0"},   {"optimizer.schedule", "constant"},
+        {"sync.alpha", "0.5"},    {"sync.wait", "all"},      {"sync.outer_lr", "0.699999988"},
+        {"sync.interval", "25"},  {"sync.policy", "average"}};
+    Sample sample;
+
+    (void)state;
+    sample_init(&sample);
+    char *text = in_full(&sample, settings, sizeof settings / sizeof *settings);
+    assert_non_null(strstr(text, "Sync: average every 25 steps\n"));
+    assert_non_null(strstr(text, "Optimizer: sgd, lr 0.03, batch 0\n"));
+    assert_null(strstr(text, "Guard"));
+    assert_null(strstr(text, "Settings"));
+    assert_null(strstr(text, "Accuracy"));
+    assert_null(strstr(text, "Checkpoint"));
+    free(text);
+}
+
+static void test_settings_that_differ_are_said(void **state)
+{
+    static const char *const settings[][2] = {{"optimizer.schedule", "cosine,steps=100"},
+                                              {"sync.timeout", "30"},
+                                              {"sync.alpha", "0.100000001"},
+                                              {"sync.newer", "x"},
+                                              {"guard.norm", "10"},
+                                              {"checkpoint.rounds", "8"},
+                                              {"eval.every", "2"},
+                                              {"moon.phase", "full\033"}};
+    Sample sample;
+
+    (void)state;
+    sample_init(&sample);
+    sample.job.policy = (char *)"elastic";
+    sample.job.max_trainers = 8;
+    char *text = in_full(&sample, settings, sizeof settings / sizeof *settings);
+    assert_non_null(strstr(text, "Sync: elastic every 25 steps, timeout 30, alpha 0.1, newer x\n"));
+    assert_non_null(strstr(text, "batch 0, schedule cosine,steps=100\n"));
+    assert_non_null(strstr(text, "Guard: norm 10\n"));
+    assert_non_null(strstr(text, "Settings: moon.phase full?\n"));
+    assert_non_null(strstr(text, "Accuracy: not yet; evaluated every 2 rounds\n"));
+    assert_non_null(strstr(text, "Checkpoint: none yet, rounds 8\n"));
+    assert_non_null(strstr(text, "Trainers: 3, at most 8\n"));
+    free(text);
+}
+
+static void test_shared_parameters_have_rounds(void **state)
+{
+    Sample sample;
+
+    (void)state;
+    sample_init(&sample);
+    sample.job.policy = (char *)"async";
+    char *text = in_full(&sample, NULL, 0);
+    assert_non_null(strstr(text, "Sync: async, rounds of 25 steps\n"));
+    free(text);
+}
+
+static void test_the_latest_evaluation(void **state)
+{
+    const Term term = {.tty = true, .width = 100, .height = 30};
+    Sample sample;
+
+    (void)state;
+    sample_init(&sample);
+    assert_false(status_is_evaluated(&sample.job)); /* a dpsd that does not say */
+    sample.job.accuracy = -1;
+    sample.job.accuracy_round = 3;
+    assert_false(status_is_evaluated(&sample.job));
+    sample.job.accuracy = 0.91254;
+    char *text = in_full(&sample, NULL, 0);
+    assert_non_null(strstr(text, "Accuracy: 0.9125, of round 3\n"));
+    free(text);
+    text = live(&sample, &term, 0, NULL);
+    assert_non_null(strstr(text, "loss 0.1235  accuracy 0.9125 (round 3)  512"));
+    free(text);
+}
+
+static void test_who_is_waited_for(void **state)
+{
+    static const char awaited[] = "rank 2 (no word for 12 s), rank 3 (reading data)";
+    const Term narrow = {.tty = true, .width = 70, .height = 30};
+    Sample sample;
+
+    (void)state;
+    sample_init(&sample);
+    sample.trainers[0].waiting_for = sample.trainers[1].waiting_for = (char *)awaited;
+    sample.trainers[0].waiting_s = 3;
+    sample.trainers[1].waiting_s = 13;
+    assert_ptr_equal(status_longest_waiting(&sample.job), &sample.trainers[1]);
+    char *text = in_full(&sample, NULL, 0);
+    assert_non_null(strstr(text, "Waiting for: rank 2 (no word for 12 s), rank 3 (reading data), "
+                                 "for 13 s\n"));
+    free(text);
+    text = live(&sample, &narrow, 0, NULL); /* where the table has no room for it */
+    assert_non_null(strstr(text, "\nwaiting 13 s for rank 2 (no word for 12 s), rank 3"));
+    free(text);
+    sample.trainers[1].waiting_s = 4; /* nobody is held up */
+    assert_false(status_is_held_up(&sample.job));
+    text = live(&sample, &narrow, 0, NULL);
+    assert_null(strstr(text, "\nwaiting"));
+    free(text);
+}
+
+static void test_colours_of_trainers(void **state)
+{
+    (void)state;
+    assert_int_equal(status_trainer_colour("computing"), TERM_GREEN);
+    assert_int_equal(status_trainer_colour("waiting (for the others)"), TERM_BLUE);
+    assert_int_equal(status_trainer_colour("computing (2 strikes)"), TERM_RED);
+    assert_int_equal(status_trainer_colour("quarantined"), TERM_RED);
+    assert_int_equal(status_trainer_colour("wait"), TERM_PLAIN);
+    assert_int_equal(status_trainer_colour(""), TERM_PLAIN);
 }
 
 static void test_tables_leave_out_what_does_not_fit(void **state)
@@ -334,6 +476,13 @@ static void test_json_has_the_names_of_the_design(void **state)
     ASSERT_NAMES(cJSON_GetArrayItem(cJSON_GetObjectItem(object, "trainers"), 0), "rank", "state",
                  "step", "loss", "device", "waiting_s", "waiting_for");
     cJSON_Delete(object);
+    sample.job.accuracy = 0.5;
+    sample.job.accuracy_round = 4;
+    object = json_job(&sample.job);
+    ASSERT_NAMES(object, "settings", "accuracy", "accuracy_round", "max_trainers");
+    assert_true(cJSON_IsObject(cJSON_GetObjectItem(object, "settings")));
+    assert_false(cJSON_IsNull(cJSON_GetObjectItem(object, "accuracy")));
+    cJSON_Delete(object);
     object = json_checkpoint(&checkpoint);
     ASSERT_NAMES(object, "id", "job", "step", "round", "created", "bytes", "valid");
     cJSON_Delete(object);
@@ -375,6 +524,12 @@ int main(void)
         cmocka_unit_test(test_nothing_known_is_no_progress),
         cmocka_unit_test(test_a_line_for_pipes),
         cmocka_unit_test(test_status_in_full),
+        cmocka_unit_test(test_settings_as_usual_go_unsaid),
+        cmocka_unit_test(test_settings_that_differ_are_said),
+        cmocka_unit_test(test_shared_parameters_have_rounds),
+        cmocka_unit_test(test_the_latest_evaluation),
+        cmocka_unit_test(test_who_is_waited_for),
+        cmocka_unit_test(test_colours_of_trainers),
         cmocka_unit_test(test_tables_leave_out_what_does_not_fit),
         cmocka_unit_test(test_bars),
         cmocka_unit_test(test_rows_of_wrapped_lines),
