@@ -2,9 +2,14 @@
  */
 #include "job/job_internal.h"
 
-static bool replicas_are_free(const Job *job)
+/* Nothing is on a lane and nothing is half done: a cut of this moment is whole. When dpsd stops, a
+ * gradient that waits for others is given up. */
+static bool is_between_steps(const Job *job)
 {
-    return job->phase == PHASE_LIVE && !job->exclusive && !members_busy(job);
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
+        if (job->members[r].busy || job->members[r].held)
+            return false;
+    return !job->exclusive && !job->stepping && (job->stopping || !contributions_wait(job));
 }
 
 static bool cuts_are_free(const Job *job)
@@ -12,38 +17,73 @@ static bool cuts_are_free(const Job *job)
     return !job->checkpoint.writing && !job->checkpoint.cutting && !job->mean_under_way;
 }
 
-/* A cut needs all members between steps, so no new step begins while one is due. */
+/* A cut needs all members between steps, so no new step begins while one is due. Gradients that
+ * wait for those of other ranks need them to step first. */
 bool job_cut_is_next(const Job *job)
 {
-    return (job->checkpoint.wanted || job->mean_waiters) && cuts_are_free(job);
+    bool others_must_step = job->policy->pace == PACE_STEP && contributions_wait(job);
+    return (job->checkpoint.wanted || job->mean_waiters) && cuts_are_free(job) && !others_must_step;
+}
+
+static bool cut_begins(Job *job)
+{
+    if (!is_between_steps(job) || !cuts_are_free(job) || common_centre_is_missing(job))
+        return false;
+    if (job->checkpoint.wanted) {
+        checkpoint_cut(job);
+        return true;
+    }
+    if (job->mean_waiters) {
+        mean_begin(job);
+        return true;
+    }
+    return false;
+}
+
+/* True: something was begun that has the job to itself, or the job has changed altogether. */
+static bool sync_begins(Job *job)
+{
+    if (job->exclusive)
+        return false;
+    if (common_centre_is_missing(job)) {
+        if (!members_busy(job))
+            common_make_centre(job);
+        return true;
+    }
+    if (shared_step_is_due(job)) {
+        shared_step_begin(job);
+        return true;
+    }
+    if (job->policy->pace == PACE_FREE && !job_work_is_done(job))
+        free_rounds_advance(job);
+    if (job->phase == PHASE_LIVE && !job_cut_is_next(job) && meeting_is_due(job)) {
+        meeting_begin(job);
+        return true;
+    }
+    return false;
+}
+
+static void advance_live(Job *job)
+{
+    if (cut_begins(job))
+        return;
+    if (job->state == JOB_RUNNING && !job->stopping) {
+        if (sync_begins(job))
+            return;
+        if (job->phase != PHASE_LIVE)
+            return;
+        quorum_watch(job);
+        members_wait_for_absent(job);
+    }
+    members_ready(job);
 }
 
 void job_advance(Job *job)
 {
-    if (job->phase == PHASE_LEAVING && job->tasks == 0) {
+    if (job->phase == PHASE_LEAVING && job->tasks == 0)
         job_leave_lanes(job);
-        return;
-    }
-    if (job->phase == PHASE_IDLE)
+    else if (job->phase == PHASE_IDLE)
         manager_job_changed(job->manager, job);
-    if (job->phase != PHASE_LIVE)
-        return;
-    if (replicas_are_free(job) && cuts_are_free(job)) {
-        if (job->checkpoint.wanted) {
-            checkpoint_cut(job);
-            return;
-        }
-        if (job->mean_waiters) {
-            mean_begin(job);
-            return;
-        }
-    }
-    if (job->state == JOB_RUNNING && !job->stopping) {
-        if (replicas_are_free(job) && meeting_is_due(job)) {
-            meeting_begin(job);
-            return;
-        }
-        members_wait_for_absent(job);
-    }
-    members_ready(job);
+    else if (job->phase == PHASE_LIVE)
+        advance_live(job);
 }

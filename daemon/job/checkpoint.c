@@ -64,8 +64,7 @@ void checkpoint_drop(Job *job)
     tell(&work->later, -ECANCELED, &err, NULL);
 }
 
-/* ---- writing
- * ------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void finish_job(Job *job)
 {
@@ -147,7 +146,7 @@ static void on_saved(void *data, int r, const Error *err, uint64_t id)
     job_advance(job);
 }
 
-enum { PARTS_PER_RANK = 3 + OPTIMIZER_MAX_STATES };
+enum { PARTS_PER_SNAPSHOT = 3 + OPTIMIZER_MAX_STATES };
 
 static void add_part(void *data, const char *name, void *bytes, size_t size)
 {
@@ -161,11 +160,17 @@ static void add_part(void *data, const char *name, void *bytes, size_t size)
 static int collect_parts(Job *job)
 {
     CheckpointWork *work = &job->checkpoint;
-    work->parts = calloc((size_t)job->spec.trainers * PARTS_PER_RANK, sizeof *work->parts);
+    size_t most = ((size_t)job->spec.max_trainers + 1) * PARTS_PER_SNAPSHOT;
+    work->parts = calloc(most, sizeof *work->parts);
     if (!work->parts)
         return -ENOMEM;
-    for (uint32_t r = 0; r < job->spec.trainers; r++)
-        snapshot_visit(r, job->members[r].cut, add_part, work);
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
+        char whose[RANK_NAME_MAX];
+        rank_name(r, whose);
+        snapshot_visit(whose, job->members[r].cut, add_part, work);
+    }
+    if (common_is_there(&job->common))
+        snapshot_visit("common", job->common_cut, add_part, work);
     return 0;
 }
 
@@ -194,8 +199,7 @@ static int write_out(Job *job)
     return r;
 }
 
-/* ---- cutting
- * ------------------------------------------------------------------------------------- */
+/* ---- cutting --------------------------------------------------------------------------------- */
 
 static void cutting_failed(Job *job, int r)
 {

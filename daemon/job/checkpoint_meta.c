@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-/* ---- writing -----------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static bool add_account(cJSON *json, const RoundAccount *account)
 {
@@ -15,6 +14,18 @@ static bool add_account(cJSON *json, const RoundAccount *account)
            json_add_u64(json, "bytes_in", account->bytes_in) &&
            json_add_u64(json, "bytes_out", account->bytes_out) &&
            cJSON_AddNumberToObject(json, "loss_sum", account->loss_sum);
+}
+
+static bool add_guard(cJSON *json, const Guard *guard)
+{
+    cJSON *norms = cJSON_AddArrayToObject(json, "norms");
+    uint64_t n = guard->n < GUARD_NORMS ? guard->n : GUARD_NORMS;
+    for (uint64_t i = 0; norms && i < n; i++)
+        if (!cJSON_AddItemToArray(norms, cJSON_CreateNumber(guard->norms[i])))
+            return false;
+    return norms && json_add_u64(json, "norms_seen", guard->n) &&
+           cJSON_AddNumberToObject(json, "strikes", guard->strikes) &&
+           cJSON_AddNumberToObject(json, "replica_strikes", guard->replica_strikes);
 }
 
 static bool add_member(cJSON *members, const Member *member)
@@ -28,14 +39,15 @@ static bool add_member(cJSON *members, const Member *member)
            json_add_u64(json, "round_start", member->round.start) &&
            json_add_u64(json, "round_end", member->round.end) &&
            json_add_u64(json, "updates", member->cut->updates) &&
+           cJSON_AddBoolToObject(json, "spare", member->spare) &&
            cJSON_AddNumberToObject(json, "last_loss", (double)member->last_loss) &&
-           add_account(json, &member->account);
+           add_account(json, &member->account) && add_guard(json, &member->guard);
 }
 
 static bool add_members(cJSON *json, const Job *job)
 {
     cJSON *members = cJSON_AddArrayToObject(json, "members");
-    for (uint32_t r = 0; members && r < job->spec.trainers; r++)
+    for (uint32_t r = 0; members && r < job->spec.max_trainers; r++)
         if (!add_member(members, &job->members[r]))
             return false;
     return members;
@@ -46,6 +58,7 @@ static bool add_position(cJSON *json, const Job *job)
     return json_add_u64(json, "round", job->round) && json_add_u64(json, "samples", job->samples) &&
            json_add_u64(json, "batches", job->batches) &&
            json_add_u64(json, "checksum", job->checksum) &&
+           json_add_u64(json, "common_updates", job->common_cut ? job->common_cut->updates : 0) &&
            cJSON_AddNumberToObject(json, "last_loss", (double)job->last_loss);
 }
 
@@ -78,8 +91,23 @@ int checkpoint_meta_write(const Job *job, char **ret)
     return 0;
 }
 
-/* ---- reading -----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static void read_guard(const cJSON *json, Guard *guard)
+{
+    const cJSON *norm;
+    unsigned i = 0;
+    cJSON_ArrayForEach(norm, cJSON_GetObjectItemCaseSensitive(json, "norms"))
+    {
+        if (i < GUARD_NORMS)
+            guard->norms[i++] = norm->valuedouble;
+    }
+    guard->n = json_u64(json, "norms_seen");
+    if (guard->n < i || i < GUARD_NORMS)
+        guard->n = i;
+    guard->strikes = (unsigned)json_double(json, "strikes");
+    guard->replica_strikes = (unsigned)json_double(json, "replica_strikes");
+}
 
 static void read_member(const cJSON *json, Member *member)
 {
@@ -91,6 +119,8 @@ static void read_member(const cJSON *json, Member *member)
                             .end = json_u64(json, "round_end")};
     member->cut->updates = json_u64(json, "updates");
     member->last_loss = (float)json_double(json, "last_loss");
+    member->spare = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "spare"));
+    read_guard(json, &member->guard);
     member->account = (RoundAccount){
         .samples = json_u64(json, "samples"),
         .compute_us = json_u64(json, "compute_us"),
@@ -104,8 +134,9 @@ static void read_member(const cJSON *json, Member *member)
 static int read_members(const cJSON *json, Job *job, Error *err)
 {
     const cJSON *members = cJSON_GetObjectItemCaseSensitive(json, "members");
-    if (!cJSON_IsArray(members) || (uint32_t)cJSON_GetArraySize(members) != job->spec.trainers)
-        return error_set(err, -EBADMSG, "it does not have the job's %u ranks", job->spec.trainers);
+    if (!cJSON_IsArray(members) || (uint32_t)cJSON_GetArraySize(members) != job->spec.max_trainers)
+        return error_set(err, -EBADMSG, "it does not have the job's %u ranks",
+                         job->spec.max_trainers);
     uint32_t r = 0;
     const cJSON *member;
     cJSON_ArrayForEach(member, members)
@@ -148,6 +179,8 @@ static int read_all(const cJSON *json, Job *job, Error *err)
     job->samples = json_u64(json, "samples");
     job->batches = json_u64(json, "batches");
     job->checksum = json_u64(json, "checksum");
+    if (job->common_cut)
+        job->common_cut->updates = json_u64(json, "common_updates");
     job->last_loss = (float)json_double(json, "last_loss");
     if (job->round == 0 || read_settings(json, &job->settings) < 0)
         return error_set(err, -EBADMSG, "its position cannot be read");
@@ -167,6 +200,17 @@ int checkpoint_meta_live(const char *text, bool *live, uint32_t n)
     }
     cJSON_Delete(json);
     return r == n ? 0 : -EBADMSG;
+}
+
+int checkpoint_meta_policy(const Job *job, const char *text, const SyncPolicy **ret, Error *err)
+{
+    JobSettings settings = job->settings;
+    cJSON *json = cJSON_Parse(text);
+    int r = cJSON_IsObject(json) ? read_settings(json, &settings) : -EBADMSG;
+    cJSON_Delete(json);
+    if (r == 0)
+        r = policy_find(settings.policy, ret, NULL);
+    return r < 0 ? error_set(err, -EBADMSG, "its settings cannot be read") : 0;
 }
 
 int checkpoint_meta_read(Job *job, const char *text, Error *err)

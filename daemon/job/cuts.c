@@ -1,11 +1,15 @@
-/* Cuts: copies of all replicas at one moment, in host memory. */
+/* Cuts: copies of everything that a job has on its lanes, at one moment, in host memory. */
 #include "job/job_internal.h"
 
 typedef struct CutTask {
     LaneTask lane_task; /* first */
+    Common common;
+    Snapshot *common_into; /* NULL: not on this lane */
+    Engine *engine;
     uint32_t n;
     struct {
         Replica *replica;
+        const Snapshot *undo; /* of a gradient that is given up; NULL: nothing */
         Snapshot *into;
     } items[];
 } CutTask;
@@ -13,9 +17,14 @@ typedef struct CutTask {
 static void cut_work(LaneTask *task)
 {
     CutTask *cut = (CutTask *)task;
+    engine_bind(cut->engine);
+    if (cut->common_into)
+        task->r = common_copy(&cut->common, cut->common_into);
     for (uint32_t i = 0; i < cut->n && task->r == 0; i++) {
-        engine_bind(replica_engine(cut->items[i].replica));
-        task->r = replica_snapshot(cut->items[i].replica, cut->items[i].into);
+        if (cut->items[i].undo)
+            task->r = replica_restore(cut->items[i].replica, cut->items[i].undo);
+        if (task->r == 0)
+            task->r = replica_snapshot(cut->items[i].replica, cut->items[i].into);
     }
 }
 
@@ -37,30 +46,43 @@ static void cut_done(LaneTask *task)
     one_less(job);
 }
 
+static int prepare_member(const Job *job, Member *member)
+{
+    if (member->cut)
+        return 0;
+    return job->policy->shared ? member_snapshot_new(job->plan.graph, &member->cut)
+                               : snapshot_new(job->plan.graph, &job->plan.optimizer, &member->cut);
+}
+
 int cuts_prepare(Job *job)
 {
-    for (uint32_t r = 0; r < job->spec.trainers; r++) {
-        Member *member = &job->members[r];
-        int result =
-            member->cut ? 0 : snapshot_new(job->plan.graph, &job->plan.optimizer, &member->cut);
-        if (result < 0)
-            return result;
-    }
-    return 0;
+    int r = 0;
+    if (!job->common_cut && (job->policy->shared || job->policy->centre))
+        r = common_cut_new(&job->plan, job->policy, &job->common_cut);
+    for (uint32_t rank = 0; rank < job->spec.max_trainers && r == 0; rank++)
+        r = prepare_member(job, &job->members[rank]);
+    return r;
 }
 
 static CutTask *cut_task_for(Job *job, const Lane *lane)
 {
-    CutTask *cut = calloc(1, sizeof *cut + job->spec.trainers * sizeof cut->items[0]);
+    CutTask *cut = calloc(1, sizeof *cut + job->spec.max_trainers * sizeof cut->items[0]);
     if (!cut)
         return NULL;
     cut->lane_task.work = cut_work;
     cut->lane_task.done = cut_done;
-    for (uint32_t r = 0; r < job->spec.trainers; r++) {
-        if (job->members[r].lane != lane)
+    cut->engine = job->engines[lane_index(lane)];
+    if (job->members[0].lane == lane && common_is_there(&job->common)) {
+        cut->common = job->common;
+        cut->common_into = job->common_cut;
+    }
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
+        Member *member = &job->members[r];
+        if (member->lane != lane)
             continue;
-        cut->items[cut->n].replica = job->members[r].replica;
-        cut->items[cut->n++].into = job->members[r].cut;
+        cut->items[cut->n].replica = member->replica;
+        cut->items[cut->n].undo = contribution_give_up(member);
+        cut->items[cut->n++].into = member->cut;
     }
     return cut;
 }

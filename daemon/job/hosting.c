@@ -8,7 +8,11 @@ typedef struct HostTask {
     LaneTask lane_task; /* first */
     Lane *lane;
     EngineSpec spec;
+    const SyncPolicy *policy;
     Engine *engine;
+    bool is_home;               /* of what the job has once */
+    Common common;              /* made there */
+    const Snapshot *common_cut; /* to restore it from; NULL: it begins at the seed */
     bool restore;
     uint32_t n;
     JobHosted hosted;
@@ -20,8 +24,7 @@ typedef struct HostTask {
     } items[];
 } HostTask;
 
-/* ---- LaneTask
- * ------------------------------------------------------------------------------------ */
+/* ---- LaneTask -------------------------------------------------------------------------------- */
 
 static void lane_work(Task *task)
 {
@@ -44,18 +47,31 @@ void job_post(Job *job, Lane *lane, LaneTask *task)
     lane_post(lane, &task->task);
 }
 
-/* ---- making them
- * ------------------------------------------------------------------------------------ */
+/* ---- making them ----------------------------------------------------------------------------- */
 
 static int host_one(HostTask *host, uint32_t i)
 {
     Error *err = &host->lane_task.err;
-    int r = replica_new(host->engine, (int)host->items[i].rank, &host->items[i].replica, err);
+    int rank = (int)host->items[i].rank;
+    int r = host->policy->shared
+                ? replica_new_shared(host->engine, rank, &host->items[i].replica, err)
+                : replica_new(host->engine, rank, &host->items[i].replica, err);
     if (r == 0 && host->restore) {
         r = replica_restore(host->items[i].replica, host->items[i].cut);
         if (r < 0)
-            error_set(err, r, "the checkpoint of rank %u does not fit the model",
-                      host->items[i].rank);
+            error_set(err, r, "the checkpoint of rank %d does not fit the model", rank);
+    }
+    return r;
+}
+
+static int host_common(HostTask *host)
+{
+    Error *err = &host->lane_task.err;
+    int r = common_make(host->engine, host->policy, &host->common, err);
+    if (r == 0 && host->restore && host->common_cut && common_is_there(&host->common)) {
+        r = common_restore(&host->common, host->common_cut);
+        if (r < 0)
+            error_set(err, r, "the checkpoint of what the ranks share does not fit the model");
     }
     return r;
 }
@@ -67,6 +83,8 @@ static void host_work(LaneTask *task)
     if (task->r < 0)
         return;
     engine_bind(host->engine);
+    if (host->is_home)
+        task->r = host_common(host);
     for (uint32_t i = 0; i < host->n && task->r == 0; i++)
         task->r = host_one(host, i);
     if (task->r == -ENOMEM && !task->err.code)
@@ -80,6 +98,8 @@ static void host_done(LaneTask *task)
     Job *job = task->job;
     job->hosting--;
     job->engines[lane_index(host->lane)] = host->engine;
+    if (host->is_home)
+        job->common = host->common;
     for (uint32_t i = 0; i < host->n; i++)
         host->items[i].member->replica = host->items[i].replica;
     if (task->r < 0 && !job_state_is_final(job->state))
@@ -114,14 +134,17 @@ int job_engine_spec(const Job *job, EngineSpec *ret, Error *err)
 
 static HostTask *host_task_for(Job *job, Lane *lane, bool cuts)
 {
-    HostTask *host = calloc(1, sizeof *host + job->spec.trainers * sizeof host->items[0]);
+    HostTask *host = calloc(1, sizeof *host + job->spec.max_trainers * sizeof host->items[0]);
     if (!host)
         return NULL;
     host->lane = lane;
+    host->policy = job->policy;
+    host->is_home = job->members[0].lane == lane;
+    host->common_cut = job->common_cut;
     host->restore = cuts;
     host->lane_task.work = host_work;
     host->lane_task.done = host_done;
-    for (uint32_t r = 0; r < job->spec.trainers; r++) {
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
         if (job->members[r].lane != lane)
             continue;
         host->items[host->n].member = &job->members[r];
@@ -134,7 +157,7 @@ static HostTask *host_task_for(Job *job, Lane *lane, bool cuts)
 
 static void place_members(Job *job)
 {
-    for (uint32_t r = 0; r < job->spec.trainers; r++)
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
         job->members[r].lane = manager_place(job->manager, &job->spec);
 }
 
@@ -164,12 +187,12 @@ void job_host(Job *job, bool cuts, JobHosted done)
     }
 }
 
-/* ---- freeing them
- * ------------------------------------------------------------------------------------- */
+/* ---- freeing them ---------------------------------------------------------------------------- */
 
 typedef struct LeaveTask {
     LaneTask lane_task; /* first */
     Engine *engine;
+    Common common;
     uint32_t n;
     Replica *replicas[];
 } LeaveTask;
@@ -181,20 +204,24 @@ static void leave_work(LaneTask *task)
         engine_bind(leave->engine);
     for (uint32_t i = 0; i < leave->n; i++)
         replica_free(leave->replicas[i]);
+    common_free(&leave->common);
     engine_free(leave->engine);
 }
 
 /* What the phase LEAVING was for: nothing, or a load that waited for it. */
 static void job_left(Job *job)
 {
-    for (uint32_t r = 0; r < job->spec.trainers; r++)
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
         manager_unplace(job->manager, job->members[r].lane);
     (void)result_summarise(job); /* without it status tells less */
+    quorum_reset(job);
     members_free(job);
+    job->common_cut = snapshot_free(job->common_cut);
     job->dealer = dealer_free(job->dealer);
     free(job->engines);
     job->engines = NULL;
-    job->exclusive = false;
+    job->exclusive = job->stepping = job->stepping_in_place = false;
+    job->refreshing = NULL;
     job->phase = PHASE_IDLE;
     job_touch(job);
     if (job_state_is_final(job->state) || job->stopping)
@@ -214,17 +241,21 @@ static void leave_done(LaneTask *task)
 
 static LeaveTask *leave_task_for(Job *job, unsigned lane)
 {
-    LeaveTask *leave = calloc(1, sizeof *leave + job->spec.trainers * sizeof(Replica *));
+    LeaveTask *leave = calloc(1, sizeof *leave + job->spec.max_trainers * sizeof(Replica *));
     if (!leave)
         return NULL;
     leave->engine = job->engines[lane];
     leave->lane_task.work = leave_work;
     leave->lane_task.done = leave_done;
-    for (uint32_t r = 0; r < job->spec.trainers; r++)
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
         if (job->members[r].replica && lane_index(job->members[r].lane) == (int)lane) {
             leave->replicas[leave->n++] = job->members[r].replica;
             job->members[r].replica = NULL;
         }
+    if (lane_index(job->members[0].lane) == (int)lane) {
+        leave->common = job->common;
+        job->common = (Common){0};
+    }
     job->engines[lane] = NULL;
     return leave;
 }

@@ -15,6 +15,7 @@ int job_new(JobManager *manager, uint64_t id, const JobSpec *spec, const char *o
     job->state = JOB_QUEUED;
     job->retry = (Timer){.fire = checkpoint_retry, .data = job};
     job->created_ms = clock_unix_ms();
+    job->quorum_timer = (Timer){.fire = quorum_timeout, .data = job};
     (void)job_spec_settings(spec, &job->settings, NULL); /* checked when it was submitted */
     job->owner = strdup(owner);
     if (!job->owner) {
@@ -30,6 +31,7 @@ Job *job_free(Job *job)
     if (!job)
         return NULL;
     timer_cancel(manager_spec(job->manager)->timers, &job->retry);
+    timer_cancel(manager_spec(job->manager)->timers, &job->quorum_timer);
     members_free(job);
     dealer_free(job->dealer);
     free(job->engines);
@@ -98,13 +100,6 @@ void job_save(Job *job, StoreDone done, void *data)
     }
 }
 
-/* The round in progress; of a job that has completed, the last one that was. */
-static uint64_t shown_round(const Job *job)
-{
-    uint64_t round = job->members ? job->round : job->result_round;
-    return round - (job->state == JOB_COMPLETED && round > 0);
-}
-
 void job_event(Job *job, const char *kind, const char *who, const char *format, ...)
 {
     char text[JOB_TEXT_MAX];
@@ -114,7 +109,7 @@ void job_event(Job *job, const char *kind, const char *who, const char *format, 
     va_end(args);
     EventRecord event = {.job = job->id,
                          .unix_ms = clock_unix_ms(),
-                         .round = shown_round(job),
+                         .round = job_shown_round(job),
                          .kind = (char *)kind,
                          .who = (char *)(who ? who : "dpsd"),
                          .text = text};
@@ -174,73 +169,18 @@ void job_fail(Job *job, const char *format, ...)
     job_unload(job, "failed");
 }
 
-/* ---- status ------------------------------------------------------------------------------------
- */
-
-uint64_t job_step(const Job *job)
+void job_halt(Job *job, const char *format, ...)
 {
-    if (!job->members)
-        return job->result_step;
-    uint64_t step = UINT64_MAX, furthest = 0;
-    for (uint32_t r = 0; r < job->spec.trainers; r++) {
-        const Member *member = &job->members[r];
-        furthest = member->step > furthest ? member->step : furthest;
-        if (member->place == MEMBER_LIVE && member->step < step)
-            step = member->step;
-    }
-    return step == UINT64_MAX ? furthest : step;
+    char reason[JOB_TEXT_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(reason, sizeof reason, format, args);
+    va_end(args);
+    if (job->state == JOB_RUNNING)
+        job_set_state(job, JOB_PAUSED, NULL, reason);
 }
 
-uint64_t job_epoch(const Job *job)
-{
-    uint64_t per_epoch = job->dealer ? dealer_batches_per_epoch(job->dealer) : 0;
-    return job->members ? (per_epoch ? job->batches / per_epoch : 0) : job->result_epoch;
-}
-
-static uint64_t samples_total(const JobSpec *spec)
-{
-    if (spec->epochs)
-        return spec->samples * spec->epochs;
-    return spec->steps * spec->trainers * spec->batch;
-}
-
-uint32_t job_member_count(const Job *job)
-{
-    return job->members || job->summary ? job->spec.trainers : 0;
-}
-
-void job_status(Job *job, JobStatus *ret)
-{
-    uint64_t now = clock_monotonic_us(), total = samples_total(&job->spec);
-    bool running = job->state == JOB_RUNNING;
-    *ret = (JobStatus){
-        .id = job->id,
-        .round = shown_round(job),
-        .step = job_step(job),
-        .epoch = job_epoch(job),
-        .samples = job->samples,
-        .samples_total = total,
-        .created_ms = job->created_ms,
-        .checkpoint = job->latest_checkpoint,
-        .state = job->state,
-        .reason = job->reason,
-        .owner = job->owner,
-        .device = strcmp(job->spec.device, "auto") == 0 ? "cpu" : job->spec.device,
-        .spec = &job->spec,
-        .plan = job_plan(job),
-        .settings = job->settings,
-        .loss = job->last_loss,
-        .checksum = job->checksum,
-        .samples_per_s = running ? job->rate : 0,
-        .eta_s = -1,
-        .running_s = job->lived_s + (running ? (double)(now - job->live_since_us) / 1e6 : 0),
-    };
-    if (running && job->rate > 0 && total >= job->samples)
-        ret->eta_s = (double)(total - job->samples) / job->rate;
-}
-
-/* ---- what a user asks for
- * ------------------------------------------------------------------------ */
+/* ---- what a user asks for -------------------------------------------------------------------- */
 
 static void answer(JobDone done, void *data, int r, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

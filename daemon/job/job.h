@@ -44,7 +44,7 @@ const JobPlan *job_plan(const Job *job); /* NULL before job_prepare, where it wa
 /* Builds the model of a job that was not loaded since dpsd began. -EINVAL, -ENOMEM */
 int job_prepare(Job *job, Error *err);
 void job_status(Job *job, JobStatus *ret);
-uint32_t job_member_count(const Job *job); /* 0 while the job is not loaded */
+uint32_t job_member_count(const Job *job); /* 0 where nothing is known of its ranks */
 void job_member_status(Job *job, uint32_t rank, MemberStatus *ret);
 /* Grows with everything that status shows. */
 uint64_t job_changes(const Job *job);

@@ -1,10 +1,14 @@
 /* What the files of job/ share: the struct of a job and of its members, and who does what.
  *
- *   job.c         states, status                  update.c           settings changed while it runs
+ *   job.c         states                          job_status.c       what status tells
  *   load.c        from the store to replicas      hosting.c          engines and replicas on lanes
  *   membership.c  trainers that come and go       managed.c          starting trainers, and again
+ *   member.c      what sessions ask of a rank     member_status.c    what status tells of it
  *   rounds.c      rounds and their metrics        meeting.c          what ends a round
- *   cuts.c        copies of all replicas          checkpoint.c       cuts that are written
+ *   quorum.c      meetings that go on without     refresh.c          the mean without a meeting
+ *   contribution.c  gradients on shared parameters  guard.c          gradients that are left out
+ *   common.c      what a job has once             update.c           settings changed meanwhile
+ *   cuts.c, parts.c  copies of it all             checkpoint.c       cuts that are written
  *   result.c      what is kept besides the spec   checkpoint_meta.c  a cut's position as JSON
  *   mean.c        the averaged model              evaluator.c        run on batches
  *   advance.c     what happens next
@@ -23,6 +27,9 @@
 #include "job/launcher.h"
 #include "job/manager.h"
 #include "job/policy.h"
+#include "model/schedule.h"
+#include "replica/gather.h"
+#include "replica/shared.h"
 
 enum {
     JOB_TEXT_MAX = 320,
@@ -30,6 +37,8 @@ enum {
     JOB_MAX_STORE_BACKLOG =
         64, /* rounds that may wait for the store before the next meeting waits */
     TOKEN_MAX = 33,
+    RANK_NAME_MAX = 16,
+    GUARD_NORMS = 32, /* gradient norms that a median is taken of */
 };
 
 /* What is in memory of a job. */
@@ -71,16 +80,44 @@ typedef struct RankSummary {
     bool dropped;
 } RankSummary;
 
+/* A gradient on shared parameters that waits for its optimizer step; after it, how that went. */
+typedef struct Contribution {
+    bool ready;
+    uint64_t version, samples, order;
+    StepAccount account;
+    int r;
+    Error err;
+} Contribution;
+
+typedef struct Guard {
+    double norms[GUARD_NORMS]; /* of applied gradients, a ring */
+    uint64_t n;
+    unsigned strikes, replica_strikes; /* in a row */
+} Guard;
+
+/* What a job has once, beside its ranks; on the lane of rank 0. */
+typedef struct Common {
+    Centre *centre;
+    SharedParams *shared;
+} Common;
+
 struct Member {
     Job *job;
     uint32_t rank;
     MemberPlace place;
-    bool wants_back; /* dropped, and its trainer has asked to come back */
+    bool spare;      /* not among the ranks that are wanted: never was, or no longer */
+    bool wants_back; /* dropped or spare, and to be taken in when the round ends */
     Lane *lane;
     Replica *replica;
     uint64_t step;        /* batches done */
     Round round;          /* that it is in; all ranks' are the same where all meet */
     JobSettings settings; /* in force in that round */
+    Schedule schedule;    /* of those settings */
+    unsigned held;        /* batches whose gradients wait for the step of a later one */
+    RoundAccount held_account;
+    Contribution contribution;
+    Guard guard;
+    SharedVersion *pin, *pin_next; /* of the task that runs, and of the one about to */
     RoundAccount account;
     float last_loss;
     bool busy;
@@ -93,9 +130,11 @@ struct Member {
     Timer rejoin;
     char absent_why[80];
     ManagedTrainer managed;
-    Snapshot *cut; /* host memory of this rank's part of a cut; kept between cuts */
-    bool leaves;   /* its trainer left while it waited for the meeting: it goes after it */
-    bool drops;    /* to be dropped as soon as its step in flight is done */
+    Snapshot *cut;  /* host memory of this rank's part of a cut; kept between cuts */
+    Snapshot *copy; /* of its replica, for the means of others; kept between them */
+    Snapshot *undo; /* buffers before a gradient that waits; NULL: the model has none */
+    bool leaves;    /* its trainer left while it waited for the meeting: it goes after it */
+    bool drops;     /* to be dropped as soon as its step in flight is done */
 };
 
 /* A task of the job itself on a lane. Embedded first in the message of its kind. */
@@ -149,6 +188,17 @@ struct Job {
     SettingChange *pending; /* n_pending, in the order in which they were asked for */
     unsigned n_pending, unsaved_settings;
 
+    Common common;
+    Snapshot *common_cut;   /* as the members' */
+    bool stepping;          /* an optimizer step on shared parameters is under way */
+    bool stepping_in_place; /* and nobody may read them meanwhile */
+    uint64_t contributions; /* so far, for their order */
+    Member *refreshing;     /* average-async: who takes the mean at this moment */
+    unsigned refresh_copies;
+    uint64_t refreshes;
+    Timer quorum_timer;
+    bool quorum_over; /* the meeting waits no longer for who has not come */
+    bool stop_wanted; /* the job is to end when its round ends */
     Engine **engines; /* by lane, NULL where none of its replicas live */
     Dealer *dealer;
     Member *members; /* spec.trainers; NULL while not loaded */
@@ -196,11 +246,14 @@ void job_save(Job *job, StoreDone done, void *data);
 void job_event(Job *job, const char *kind, const char *who, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 uint64_t job_step(const Job *job);
+uint64_t job_shown_round(const Job *job);
 uint64_t job_epoch(const Job *job);
 /* Answers a job_restore that is under way. */
 void job_load_answer(Job *job, int r, const char *sentence);
 /* Ends a loaded job in FAILED. */
 void job_fail(Job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Pauses a job whose numbers are not to be trusted: without a checkpoint, which would save them. */
+void job_halt(Job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* result.c */
 char *result_json(const Job *job); /* NULL: out of memory */
@@ -241,10 +294,52 @@ bool member_arrived(Member *member);
 void members_wait_for_absent(Job *job);
 /* Takes in who wants back and out who left, between two rounds. */
 void members_turn_over(Job *job);
+void drop_after_step(Member *member);
+
+/* member.c */
+void member_rule(const Member *member, StepRule *ret);
+void member_step_done(Member *member, const StepAccount *account);
+void member_drop_held(Member *member);
+
+/* contribution.c */
+void member_contribute(Member *member, uint64_t version, int64_t samples,
+                       const StepAccount *account);
+bool contributions_wait(const Job *job);
+bool shared_step_is_due(Job *job);
+void shared_step_begin(Job *job);
+/* Gives up one that waits: what its lane is to undo, or NULL. */
+const Snapshot *contribution_give_up(Member *member);
+
+/* guard.c */
+double guard_limit(const Member *member); /* 0: none */
+void guard_judge(Member *member, StepVerdict verdict, double norm);
+void guard_judge_replica(Member *member, bool finite);
+
+/* quorum.c */
+void quorum_watch(Job *job);
+void quorum_reset(Job *job);
+bool quorum_leaves_out(Member *member);
+void quorum_timeout(void *data);
+
+/* refresh.c */
+void refresh_begin(Member *member);
+
+/* common.c: lane thread, but for the last two and common_is_there */
+int common_make(Engine *engine, const SyncPolicy *policy, Common *ret, Error *err);
+void common_free(Common *common);
+int common_copy(const Common *common, Snapshot *into);
+int common_restore(const Common *common, const Snapshot *from);
+bool common_is_there(const Common *common);
+int common_cut_new(const JobPlan *plan, const SyncPolicy *policy, Snapshot **ret);
+bool common_centre_is_missing(const Job *job);
+void common_make_centre(Job *job);
 
 /* managed.c */
 void managed_start_all(Job *job);
 void managed_stop_all(Job *job);
+/* A rank that is wanted (again), or no longer. */
+void managed_start(Member *member);
+void managed_stop(Member *member);
 void managed_note_step(Member *member);
 
 /* update.c */
@@ -266,6 +361,12 @@ void member_begin_round(Member *member, uint64_t number);
 void member_take_settings(Member *member);
 /* Writes the metrics of the round that these members have ended. */
 void rounds_save(Job *job, Member *const *members, const bool *contributed, size_t n);
+/* Where ranks do not meet: ends the round of a member whose mean, if it takes one, it has. */
+void member_end_free_round(Member *member, bool contributed);
+/* Ends what rounds can be ended, and moves the job's on. */
+void free_rounds_advance(Job *job);
+/* After a round of the whole job: rate, loss, checkpoint, the end. */
+void job_round_is_over(Job *job);
 /* The furthest round that a member is in: settings asked for now hold from the one after it. */
 uint64_t rounds_furthest(const Job *job);
 
@@ -289,16 +390,19 @@ void checkpoint_retry(void *job); /* a timer's: the result once more */
 
 /* checkpoint_meta.c */
 int checkpoint_meta_write(const Job *job, char **ret);
+/* The policy at the cut. -EBADMSG */
+int checkpoint_meta_policy(const Job *job, const char *json, const SyncPolicy **ret, Error *err);
 /* Into a job with fresh members and dealer, and the members' cuts (their counts). -EBADMSG */
 int checkpoint_meta_read(Job *job, const char *json, Error *err);
 /* Which of the n ranks were live in the cut. -EBADMSG */
 int checkpoint_meta_live(const char *json, bool *live, uint32_t n);
 /* parts.c: the bytes of a cut as parts of a checkpoint, and back. */
 typedef void (*PartVisitor)(void *data, const char *name, void *bytes, size_t size);
-void snapshot_visit(uint32_t rank, Snapshot *snapshot, PartVisitor visit, void *data);
+void snapshot_visit(const char *whose, Snapshot *snapshot, PartVisitor visit, void *data);
+void rank_name(uint32_t rank, char name[RANK_NAME_MAX]); /* "rank0" */
 /* Copies the parts of a rank into a snapshot of the right sizes. -EBADMSG with the part's name */
-int snapshot_from_parts(uint32_t rank, Snapshot *snapshot, const CheckpointPart *parts, size_t n,
-                        Error *err);
+int snapshot_from_parts(const char *whose, Snapshot *snapshot, const CheckpointPart *parts,
+                        size_t n, Error *err);
 
 /* manager.c */
 void manager_job_changed(JobManager *manager, Job *job); /* a slot may be free */

@@ -13,7 +13,7 @@ int job_prepare(Job *job, Error *err)
     JobSpec spec = job->spec;
     int r = job_spec_resolve(&spec, &manager_spec(job->manager)->defaults, &job->plan, err);
     if (r == 0)
-        r = policy_find(spec.policy, &job->policy, err);
+        r = policy_find(job->settings.policy, &job->policy, err);
     job->planned = r == 0;
     return r;
 }
@@ -36,7 +36,7 @@ static int new_dealer(Job *job)
                        .seed = job->spec.seed,
                        .epochs = job->spec.epochs,
                        .steps = job->spec.steps,
-                       .ranks = job->spec.trainers};
+                       .ranks = job->spec.max_trainers};
     return dealer_new(&spec, &job->dealer);
 }
 
@@ -87,15 +87,24 @@ static bool no_longer_wanted(Job *job)
     return true;
 }
 
-/* ---- the last step: live
- * ---------------------------------------------------------------------------- */
+/* ---- the last step: live --------------------------------------------------------------------- */
 
 static bool round_has_samples(const Job *job)
 {
-    for (uint32_t rank = 0; rank < job->spec.trainers; rank++)
+    for (uint32_t rank = 0; rank < job->spec.max_trainers; rank++)
         if (job->members[rank].account.samples)
             return true;
     return false;
+}
+
+/* Only where a gradient may wait, and the model has something to undo. Without memory it is not
+ * undone. */
+static void prepare_undo(Job *job)
+{
+    bool has_buffers = graph_buffer_count(job->plan.graph) > 0;
+    for (uint32_t rank = 0; job->policy->shared && has_buffers && rank < job->spec.max_trainers;
+         rank++)
+        (void)member_snapshot_new(job->plan.graph, &job->members[rank].undo);
 }
 
 static void on_hosted(Job *job, int r, const Error *err)
@@ -111,10 +120,11 @@ static void on_hosted(Job *job, int r, const Error *err)
     }
     if (job->round == 0) {
         job_begin_round(job, 1);
-        for (uint32_t rank = 0; rank < job->spec.trainers; rank++)
+        for (uint32_t rank = 0; rank < job->spec.max_trainers; rank++)
             member_begin_round(&job->members[rank], 1);
     }
-    for (uint32_t rank = 0; rank < job->spec.trainers; rank++) {
+    prepare_undo(job);
+    for (uint32_t rank = 0; rank < job->spec.max_trainers; rank++) {
         Member *member = &job->members[rank];
         member_take_settings(member);
         if (member->account.samples && member_arrived(member))
@@ -147,13 +157,13 @@ static void on_rewound(void *data, int r, const Error *err)
 static void rewind_metrics(Job *job)
 {
     uint64_t whole = job->round ? job->round - 1 : 0, whole_of_rank[JOB_MAX_TRAINERS];
-    for (uint32_t rank = 0; rank < job->spec.trainers; rank++) {
+    for (uint32_t rank = 0; rank < job->spec.max_trainers; rank++) {
         uint64_t round = job->members[rank].round.number;
         whole_of_rank[rank] = round ? round - 1 : 0;
     }
     job->tasks++;
     int r = store_job_rewind(manager_store(job->manager), job->id, whole, whole_of_rank,
-                             job->spec.trainers, job->rewind_settings, job->latest_checkpoint,
+                             job->spec.max_trainers, job->rewind_settings, job->latest_checkpoint,
                              on_rewound, job);
     if (r < 0) {
         Error err;
@@ -162,8 +172,7 @@ static void rewind_metrics(Job *job)
     }
 }
 
-/* ---- settings
- * ---------------------------------------------------------------------------------------- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 static int keep_later_settings(Job *job, const SettingRecord *settings, size_t n)
 {
@@ -207,17 +216,22 @@ static void load_settings(Job *job)
     }
 }
 
-/* ---- the checkpoint
- * ------------------------------------------------------------------------------------ */
+/* ---- the checkpoint -------------------------------------------------------------------------- */
 
 static int take_over(Job *job, const CheckpointRecord *checkpoint, const CheckpointPart *parts,
                      size_t n, Error *err)
 {
-    int r = cuts_prepare(job);
-    if (r < 0)
-        return error_set(err, r, "out of memory");
-    for (uint32_t rank = 0; rank < job->spec.trainers && r == 0; rank++)
-        r = snapshot_from_parts(rank, job->members[rank].cut, parts, n, err);
+    int r = checkpoint_meta_policy(job, checkpoint->meta, &job->policy,
+                                   err); /* decides what there is */
+    if (r == 0 && (r = cuts_prepare(job)) < 0)
+        error_set(err, r, "out of memory");
+    for (uint32_t rank = 0; rank < job->spec.max_trainers && r == 0; rank++) {
+        char whose[RANK_NAME_MAX];
+        rank_name(rank, whose);
+        r = snapshot_from_parts(whose, job->members[rank].cut, parts, n, err);
+    }
+    if (r == 0 && job->common_cut)
+        r = snapshot_from_parts("common", job->common_cut, parts, n, err);
     if (r == 0)
         r = checkpoint_meta_read(job, checkpoint->meta, err);
     if (r < 0)
@@ -225,6 +239,18 @@ static int take_over(Job *job, const CheckpointRecord *checkpoint, const Checkpo
     job->latest_checkpoint = checkpoint->id;
     job->rounds_since_checkpoint = 0;
     return 0;
+}
+
+/* Ranks that are not wanted from the beginning; nothing was dealt yet. */
+static void drop_spares(Job *job)
+{
+    for (uint32_t rank = 0; rank < job->spec.max_trainers; rank++) {
+        Member *member = &job->members[rank];
+        member->spare = rank >= job->settings.trainers;
+        member->place = member->spare ? MEMBER_DROPPED : MEMBER_LIVE;
+        if (member->spare)
+            (void)dealer_drop(job->dealer, rank);
+    }
 }
 
 static void begin_at_the_seed(Job *job)
@@ -235,7 +261,8 @@ static void begin_at_the_seed(Job *job)
     job->latest_checkpoint = 0;
     job->rounds_since_checkpoint = 0;
     (void)job_spec_settings(&job->spec, &job->settings, NULL); /* checked when it was submitted */
-};
+    (void)policy_find(job->settings.policy, &job->policy, NULL);
+    drop_spares(job);
 }
 
 static void on_checkpoint(void *data, int r, const Error *err, const CheckpointRecord *checkpoint,

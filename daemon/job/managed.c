@@ -17,7 +17,7 @@ static void on_backoff(void *data)
 
 static bool all_given_up(const Job *job)
 {
-    for (uint32_t r = 0; r < job->spec.trainers; r++)
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
         if (!job->members[r].managed.given_up)
             return false;
     return true;
@@ -91,28 +91,41 @@ static void start(Member *member)
     start_again_later(member);
 }
 
+void managed_start(Member *member)
+{
+    ManagedTrainer *managed = &member->managed;
+    if (member->job->spec.external_trainers || member->job->phase != PHASE_LIVE ||
+        member->place != MEMBER_LIVE || managed->running || managed->given_up ||
+        timer_is_armed(&managed->backoff) || !managed->backoff.fire)
+        return;
+    start(member);
+}
+
+void managed_stop(Member *member)
+{
+    const JobManagerSpec *spec = manager_spec(member->job->manager);
+    ManagedTrainer *managed = &member->managed;
+    timer_cancel(spec->timers, &managed->backoff);
+    if (managed->running)
+        spec->launcher.stop(spec->launcher.self, managed->running);
+    managed->running = NULL;
+}
+
 void managed_start_all(Job *job)
 {
-    for (uint32_t r = 0; r < job->spec.trainers; r++)
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
         make_token(job->members[r].managed.token);
-    for (uint32_t r = 0; !job->spec.external_trainers && r < job->spec.trainers; r++) {
+    for (uint32_t r = 0; !job->spec.external_trainers && r < job->spec.max_trainers; r++) {
         Member *member = &job->members[r];
         member->managed.backoff = (Timer){.fire = on_backoff, .data = member};
-        if (job->phase == PHASE_LIVE)
-            start(member);
+        managed_start(member);
     }
 }
 
 void managed_stop_all(Job *job)
 {
-    const JobManagerSpec *spec = manager_spec(job->manager);
-    for (uint32_t r = 0; job->members && r < job->spec.trainers; r++) {
-        ManagedTrainer *managed = &job->members[r].managed;
-        timer_cancel(spec->timers, &managed->backoff);
-        if (managed->running)
-            spec->launcher.stop(spec->launcher.self, managed->running);
-        managed->running = NULL;
-    }
+    for (uint32_t r = 0; job->members && r < job->spec.max_trainers; r++)
+        managed_stop(&job->members[r]);
 }
 
 void managed_note_step(Member *member)

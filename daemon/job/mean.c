@@ -15,14 +15,15 @@ struct MeanWaiter {
 typedef struct MeanTask {
     LaneTask lane_task; /* first */
     bool owned;
+    const SyncPolicy *policy;
+    Snapshot *common; /* of policies that have one; owned likewise */
     int n;
     Snapshot *snapshots[JOB_MAX_TRAINERS];
     Snapshot *mean;
     MeanWaiter *waiters;
 } MeanTask;
 
-/* ---- the sum
- * ------------------------------------------------------------------------------------- */
+/* ---- the sum --------------------------------------------------------------------------------- */
 
 /* After a meeting all are the same, and their mean must be it to the last bit, whatever n is. */
 static bool all_same(const MeanTask *task)
@@ -38,11 +39,44 @@ static bool all_same(const MeanTask *task)
     return true;
 }
 
+static bool is_finite(const float *array, size_t n)
+{
+    float sum = 0; /* of zeros, unless one is NaN or infinite */
+    for (size_t i = 0; i < n; i++)
+        sum += array[i] * 0;
+    return sum == 0;
+}
+
+/* As in a meeting: those with NaN or infinite numbers are left out. */
+static int choose_finite(const MeanTask *task, const Snapshot **chosen)
+{
+    int n = 0;
+    for (int i = 0; i < task->n; i++) {
+        const Snapshot *snapshot = task->snapshots[i];
+        if (is_finite(snapshot->params, snapshot->n_params) &&
+            is_finite(snapshot->buffers, snapshot->n_buffers))
+            chosen[n++] = snapshot;
+    }
+    return n;
+}
+
+static int mean_of_replicas(MeanTask *task)
+{
+    const Snapshot *chosen[JOB_MAX_TRAINERS] = {task->snapshots[0]};
+    int n = all_same(task) ? 1 : choose_finite(task, chosen);
+    return snapshot_mean(chosen, n > 0 ? n : 1, &task->mean);
+}
+
 static void mean_work(LaneTask *lane_task)
 {
     MeanTask *task = (MeanTask *)lane_task;
-    int n = all_same(task) ? 1 : task->n;
-    lane_task->r = snapshot_mean((const Snapshot *const *)task->snapshots, n, &task->mean);
+    if (task->policy->shared)
+        lane_task->r = shared_snapshot_join(task->common, (const Snapshot *const *)task->snapshots,
+                                            task->n, &task->mean);
+    else if (task->policy->centre_is_result)
+        lane_task->r = snapshot_mean((const Snapshot *const *)&task->common, 1, &task->mean);
+    else
+        lane_task->r = mean_of_replicas(task);
     if (lane_task->r < 0)
         error_set(&lane_task->err, lane_task->r, "out of memory for the averaged model");
 }
@@ -71,6 +105,8 @@ static void task_free(MeanTask *task)
 {
     for (int i = 0; task->owned && i < task->n; i++)
         snapshot_free(task->snapshots[i]);
+    if (task->owned)
+        snapshot_free(task->common);
     snapshot_free(task->mean);
     free(task);
 }
@@ -95,8 +131,7 @@ static void post(Job *job, MeanTask *task)
     job_post(job, lanes[job->id % n_lanes], &task->lane_task);
 }
 
-/* ---- of a job in memory
- * ------------------------------------------------------------------------------ */
+/* ---- of a job in memory ---------------------------------------------------------------------- */
 
 static void on_copied(Job *job, int r)
 {
@@ -110,7 +145,9 @@ static void on_copied(Job *job, int r)
     }
     job->mean_waiters = NULL;
     task->waiters = waiters;
-    for (uint32_t rank = 0; rank < job->spec.trainers; rank++)
+    task->policy = job->policy;
+    task->common = job->common_cut;
+    for (uint32_t rank = 0; rank < job->spec.max_trainers; rank++)
         if (job->members[rank].place == MEMBER_LIVE || members_live(job) == 0)
             task->snapshots[task->n++] = job->members[rank].cut;
     post(job, task);
@@ -137,8 +174,7 @@ void mean_drop(Job *job)
     }
 }
 
-/* ---- of a checkpoint
- * ----------------------------------------------------------------------------------- */
+/* ---- of a checkpoint ------------------------------------------------------------------------- */
 
 typedef struct MeanLoad {
     Job *job;
@@ -149,12 +185,12 @@ typedef struct MeanLoad {
 static int choose_ranks(const Job *job, const char *meta, bool *chosen, Error *err)
 {
     bool any = false;
-    if (checkpoint_meta_live(meta, chosen, job->spec.trainers) < 0)
+    if (checkpoint_meta_live(meta, chosen, job->spec.max_trainers) < 0)
         return error_set(err, -EBADMSG, "the checkpoint does not have the job's %u ranks",
-                         job->spec.trainers);
-    for (uint32_t rank = 0; rank < job->spec.trainers; rank++)
+                         job->spec.max_trainers);
+    for (uint32_t rank = 0; rank < job->spec.max_trainers; rank++)
         any |= chosen[rank];
-    for (uint32_t rank = 0; !any && rank < job->spec.trainers; rank++)
+    for (uint32_t rank = 0; !any && rank < job->spec.max_trainers; rank++)
         chosen[rank] = true;
     return 0;
 }
@@ -164,21 +200,33 @@ static int read_ranks(Job *job, MeanTask *task, const char *meta, const Checkpoi
 {
     bool chosen[JOB_MAX_TRAINERS] = {false};
     int r = choose_ranks(job, meta, chosen, err);
-    if (r < 0)
-        return r;
-    for (uint32_t rank = 0; rank < job->spec.trainers; rank++) {
+    for (uint32_t rank = 0; rank < job->spec.max_trainers && r == 0; rank++) {
+        char whose[RANK_NAME_MAX];
+        Snapshot **snapshot = &task->snapshots[task->n];
         if (!chosen[rank])
             continue;
-        Snapshot **snapshot = &task->snapshots[task->n];
-        r = snapshot_new(job->plan.graph, &job->plan.optimizer, snapshot);
+        rank_name(rank, whose);
+        r = task->policy->shared ? member_snapshot_new(job->plan.graph, snapshot)
+                                 : snapshot_new(job->plan.graph, &job->plan.optimizer, snapshot);
         if (r < 0)
             return error_set(err, r, "out of memory for the checkpoint");
         task->n++;
-        r = snapshot_from_parts(rank, *snapshot, parts, n, err);
-        if (r < 0)
-            return r;
+        r = snapshot_from_parts(whose, *snapshot, parts, n, err);
     }
-    return 0;
+    return r;
+}
+
+static int read_all(Job *job, MeanTask *task, const char *meta, const CheckpointPart *parts,
+                    size_t n, Error *err)
+{
+    int r = checkpoint_meta_policy(job, meta, &task->policy, err);
+    if (r == 0)
+        r = read_ranks(job, task, meta, parts, n, err);
+    if (r < 0 || !(task->policy->shared || task->policy->centre_is_result))
+        return r;
+    if (common_cut_new(&job->plan, task->policy, &task->common) < 0)
+        return error_set(err, -ENOMEM, "out of memory for the checkpoint");
+    return snapshot_from_parts("common", task->common, parts, n, err);
 }
 
 static void on_loaded(void *data, int r, const Error *err, const CheckpointRecord *checkpoint,
@@ -189,19 +237,19 @@ static void on_loaded(void *data, int r, const Error *err, const CheckpointRecor
     Error problem = r < 0 ? *err : (Error){0};
     MeanTask *task = calloc(1, sizeof *task);
     job->tasks--;
-    if (r == 0)
-        r = task ? read_ranks(job, task, checkpoint->meta, parts, n, &problem)
-                 : error_set(&problem, -ENOMEM, "out of memory");
-    if (r < 0) {
+    if (r == 0 && !task)
+        r = error_set(&problem, -ENOMEM, "out of memory");
+    if (task)
+        task->owned = true;
+    if (r == 0 && task)
+        r = read_all(job, task, checkpoint->meta, parts, n, &problem);
+    if (r < 0 || !task) {
         load->waiter->done(load->waiter->data, r, &problem, NULL);
         free(load->waiter);
-        if (task) {
-            task->owned = true;
+        if (task)
             task_free(task);
-        }
         job_advance(job);
     } else {
-        task->owned = true;
         task->waiters = load->waiter;
         post(job, task);
     }

@@ -7,18 +7,26 @@
 typedef struct MeetingTask {
     LaneTask lane_task; /* first */
     const SyncPolicy *policy;
+    JobSettings settings;
+    Common common;
+    Engine *engine;
+    SharedVersion *version; /* of shared parameters */
     MeanResult result;
     int n;
     uint32_t ranks[JOB_MAX_TRAINERS];
     Replica *replicas[JOB_MAX_TRAINERS];
     bool contributes[JOB_MAX_TRAINERS];
+    bool newcomer[JOB_MAX_TRAINERS]; /* is to be taken in after it */
+    uint64_t samples[JOB_MAX_TRAINERS];
 } MeetingTask;
 
 bool job_work_is_done(Job *job)
 {
+    if (job->stop_wanted)
+        return true;
     if (members_live(job) == 0)
         return false; /* a trainer may come yet */
-    for (uint32_t r = 0; r < job->spec.trainers; r++) {
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
         Member *member = &job->members[r];
         if (member->place == MEMBER_LIVE && dealer_has_step(job->dealer, r, member->step))
             return false;
@@ -26,35 +34,78 @@ bool job_work_is_done(Job *job)
     return true;
 }
 
-/* ---- when ---------------------------------------------------------------------------------------
- */
+/* ---- when ------------------------------------------------------------------------------------ */
+
+static bool is_awaited(Member *member)
+{
+    return member->place == MEMBER_LIVE && !member_arrived(member) && !quorum_leaves_out(member);
+}
+
+/* With barrier a round ends at the step that ends it for all; where nobody waits, with the job. */
+static bool round_may_end(Job *job)
+{
+    if (job->policy->pace == PACE_FREE)
+        return job_work_is_done(job) && !job->refreshing;
+    if (contributions_wait(job))
+        return false;
+    return true;
+}
 
 bool meeting_is_due(Job *job)
 {
     if (job->finishing || job->unsaved_settings || job->rounds_unsaved >= JOB_MAX_STORE_BACKLOG ||
-        members_live(job) == 0)
+        job->stepping || contributions_wait(job) || members_live(job) == 0 || !round_may_end(job))
         return false;
-    for (uint32_t r = 0; r < job->spec.trainers; r++)
-        if (job->members[r].place == MEMBER_LIVE && !member_arrived(&job->members[r]))
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
+        if (is_awaited(&job->members[r]) ||
+            (job->members[r].busy && member_arrived(&job->members[r])))
             return false;
     return true;
 }
 
-/* ---- what happens there
- * ----------------------------------------------------------------------------- */
+/* ---- what happens there ---------------------------------------------------------------------- */
+
+static int greet_newcomers(MeetingTask *meeting, Error *err)
+{
+    int r = 0;
+    for (int i = 0; i < meeting->n && r == 0; i++)
+        if (meeting->newcomer[i] && meeting->common.centre)
+            r = replica_take_centre(meeting->replicas[i], meeting->common.centre, err);
+    return r;
+}
+
+static int seal_shared(MeetingTask *meeting)
+{
+    for (int i = 0; i < meeting->n; i++)
+        meeting->result.finite[i] = true;
+    meeting->result.contributors = meeting->n;
+    return shared_version_checksum(meeting->common.shared, meeting->version,
+                                   &meeting->result.checksum);
+}
 
 static void meeting_work(LaneTask *task)
 {
     MeetingTask *meeting = (MeetingTask *)task;
-    engine_bind(replica_engine(meeting->replicas[0]));
-    task->r = meeting->policy->combine(meeting->replicas, meeting->contributes, meeting->n,
-                                       &meeting->result, &task->err);
+    engine_bind(meeting->engine);
+    if (meeting->policy->shared) {
+        task->r = seal_shared(meeting);
+        return;
+    }
+    const PolicyMeeting policy = {.replicas = meeting->replicas,
+                                  .contributes = meeting->contributes,
+                                  .samples = meeting->samples,
+                                  .count = meeting->n,
+                                  .centre = meeting->common.centre,
+                                  .settings = &meeting->settings};
+    task->r = meeting->policy->combine(&policy, &meeting->result, &task->err);
+    if (task->r == 0)
+        task->r = greet_newcomers(meeting, &task->err);
 }
 
 static void account_wait(Job *job)
 {
     uint64_t now = clock_monotonic_us();
-    for (uint32_t r = 0; r < job->spec.trainers; r++) {
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
         Member *member = &job->members[r];
         if (member->arrived_us)
             member->account.wait_us += now - member->arrived_us;
@@ -69,7 +120,8 @@ static void save_rounds(Job *job, const MeetingTask *meeting)
     size_t n = 0;
     for (int i = 0; i < meeting->n; i++) {
         Member *member = &job->members[meeting->ranks[i]];
-        if (member->place != MEMBER_LIVE && member->account.samples == 0)
+        if (member->account.samples == 0 &&
+            (member->place != MEMBER_LIVE || job->policy->pace == PACE_FREE))
             continue;
         contributed[n] = meeting->contributes[i] && meeting->result.finite[i];
         members[n++] = member;
@@ -77,26 +129,18 @@ static void save_rounds(Job *job, const MeetingTask *meeting)
     rounds_save(job, members, contributed, n);
 }
 
-static void name_the_excluded(Job *job, const MeetingTask *meeting)
+static void judge_replicas(Job *job, const MeetingTask *meeting)
 {
-    for (int i = 0; i < meeting->n; i++) {
-        if (!meeting->contributes[i] || meeting->result.finite[i])
-            continue;
-        uint32_t rank = meeting->ranks[i];
-        log_job(
-            LOG_WARNING, job->id, (int)rank,
-            "its replica has NaN or infinite numbers and was kept out of the mean of round %llu",
-            (unsigned long long)job->round);
-        job_event(job, "quarantine", NULL,
-                  "rank %u has NaN or infinite numbers and was kept out of the mean", rank);
-    }
+    for (int i = 0; i < meeting->n; i++)
+        if (meeting->contributes[i])
+            guard_judge_replica(&job->members[meeting->ranks[i]], meeting->result.finite[i]);
 }
 
 static void update_losses(Job *job)
 {
     double sum = 0;
     unsigned n = 0;
-    for (uint32_t r = 0; r < job->spec.trainers; r++) {
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
         if (job->members[r].account.samples == 0)
             continue;
         sum += (double)job->members[r].last_loss;
@@ -120,15 +164,11 @@ static void update_rate(Job *job)
     }
 }
 
-static void after_meeting(Job *job)
+void job_round_is_over(Job *job)
 {
-    job_begin_round(job, job->round + 1);
-    for (uint32_t r = 0; r < job->spec.trainers; r++)
-        member_begin_round(&job->members[r], job->round);
-    members_turn_over(job);
     update_rate(job);
     job->rounds_since_checkpoint++;
-    if (job_work_is_done(job)) {
+    if (job_work_is_done(job) && job->policy->pace != PACE_FREE) {
         job->finishing = true;
         checkpoint_want(job, NULL, NULL);
     } else if (job->rounds_since_checkpoint >= job->settings.checkpoint_rounds &&
@@ -137,33 +177,86 @@ static void after_meeting(Job *job)
     }
 }
 
+static void take_settings(Job *job)
+{
+    const SyncPolicy *policy;
+    if (policy_find(job->settings.policy, &policy, NULL) == 0 && policy != job->policy) {
+        log_job(LOG_NOTICE, job->id, -1, "policy %s from round %llu on", policy->name,
+                (unsigned long long)job->round);
+        job->policy = policy;
+    }
+}
+
+static void next_round(Job *job, const MeetingTask *meeting)
+{
+    bool ends = job->policy->pace == PACE_FREE;
+    job_begin_round(job, rounds_furthest(job) + 1);
+    for (int i = 0; i < meeting->n; i++)
+        member_begin_round(&job->members[meeting->ranks[i]], job->round);
+    take_settings(job);
+    members_turn_over(job);
+    if (ends) { /* the meeting that ends a job whose ranks do not meet */
+        job->finishing = true;
+        checkpoint_want(job, NULL, NULL);
+        return;
+    }
+    job_round_is_over(job);
+}
+
+static void met(Job *job, const MeetingTask *meeting)
+{
+    job->checksum = meeting->result.checksum;
+    update_losses(job);
+    account_wait(job);
+    save_rounds(job, meeting);
+    judge_replicas(job, meeting);
+    quorum_reset(job);
+    if (meeting->result.contributors > 0)
+        next_round(job, meeting);
+    else
+        job_halt(
+            job,
+            "every replica of round %llu has NaN or infinite numbers; restore a checkpoint and "
+            "lower the learning rate",
+            (unsigned long long)job->round);
+}
+
 static void meeting_done(LaneTask *task)
 {
     MeetingTask *meeting = (MeetingTask *)task;
     Job *job = task->job;
     job->exclusive = job->meeting = false;
-    if (job->phase == PHASE_LIVE) {
-        if (task->r < 0) {
-            job_fail(job, "meeting of round %llu: %s", (unsigned long long)job->round,
-                     task->err.message);
-        } else if (meeting->result.contributors == 0) {
-            name_the_excluded(job, meeting);
-            job_fail(
-                job,
-                "every replica of round %llu has NaN or infinite numbers; restore a checkpoint "
-                "and lower the learning rate",
-                (unsigned long long)job->round);
-        } else {
-            job->checksum = meeting->result.checksum;
-            update_losses(job);
-            account_wait(job);
-            save_rounds(job, meeting);
-            name_the_excluded(job, meeting);
-            after_meeting(job);
-        }
-    }
+    if (meeting->version)
+        shared_params_unpin(job->common.shared, meeting->version);
+    if (job->phase == PHASE_LIVE && task->r < 0)
+        job_fail(job, "meeting of round %llu: %s", (unsigned long long)job->round,
+                 task->err.message);
+    else if (job->phase == PHASE_LIVE)
+        met(job, meeting);
     free(meeting);
     job_advance(job);
+}
+
+/* Late ranks stay out: they may be in a step, and keep what they have. */
+static void invite(Job *job, MeetingTask *meeting)
+{
+    bool any = false;
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
+        Member *member = &job->members[r];
+        bool live = member->place == MEMBER_LIVE;
+        if (live && !member_arrived(member))
+            continue;
+        int i = meeting->n++;
+        meeting->ranks[i] = r;
+        meeting->replicas[i] = member->replica;
+        meeting->samples[i] = member->account.samples;
+        meeting->contributes[i] = live && member->account.samples > 0;
+        meeting->newcomer[i] = member->wants_back;
+        any |= meeting->contributes[i];
+    }
+    /* Nobody fed anything since the last mean: it stands, whoever confirms it. */
+    for (int i = 0; !any && i < meeting->n; i++)
+        meeting->contributes[i] = job->members[meeting->ranks[i]].place == MEMBER_LIVE;
 }
 
 static MeetingTask *meeting_new(Job *job)
@@ -172,20 +265,14 @@ static MeetingTask *meeting_new(Job *job)
     if (!meeting)
         return NULL;
     meeting->policy = job->policy;
+    meeting->settings = job->settings;
+    meeting->common = job->common;
+    meeting->engine = job->engines[lane_index(job->members[0].lane)];
     meeting->lane_task.work = meeting_work;
     meeting->lane_task.done = meeting_done;
-    bool any = false;
-    for (uint32_t r = 0; r < job->spec.trainers; r++) {
-        const Member *member = &job->members[r];
-        int i = meeting->n++;
-        meeting->ranks[i] = r;
-        meeting->replicas[i] = member->replica;
-        meeting->contributes[i] = member->place == MEMBER_LIVE && member->account.samples > 0;
-        any |= meeting->contributes[i];
-    }
-    /* Nobody fed anything since the last mean: it stands, whoever confirms it. */
-    for (int i = 0; !any && i < meeting->n; i++)
-        meeting->contributes[i] = job->members[meeting->ranks[i]].place == MEMBER_LIVE;
+    if (job->policy->shared)
+        meeting->version = shared_params_pin(job->common.shared);
+    invite(job, meeting);
     return meeting;
 }
 

@@ -8,10 +8,10 @@ static void on_rejoin_timeout(void *data);
 
 int members_new(Job *job)
 {
-    job->members = calloc(job->spec.trainers, sizeof *job->members);
+    job->members = calloc(job->spec.max_trainers, sizeof *job->members);
     if (!job->members)
         return -ENOMEM;
-    for (uint32_t r = 0; r < job->spec.trainers; r++) {
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
         Member *member = &job->members[r];
         member->job = job;
         member->rank = r;
@@ -24,10 +24,12 @@ int members_new(Job *job)
 void members_free(Job *job)
 {
     Timers *timers = manager_spec(job->manager)->timers;
-    for (uint32_t r = 0; job->members && r < job->spec.trainers; r++) {
+    for (uint32_t r = 0; job->members && r < job->spec.max_trainers; r++) {
         timer_cancel(timers, &job->members[r].rejoin);
         timer_cancel(timers, &job->members[r].managed.backoff);
         snapshot_free(job->members[r].cut);
+        snapshot_free(job->members[r].copy);
+        snapshot_free(job->members[r].undo);
     }
     free(job->members);
     job->members = NULL;
@@ -36,32 +38,24 @@ void members_free(Job *job)
 unsigned members_live(const Job *job)
 {
     unsigned live = 0;
-    for (uint32_t r = 0; r < job->spec.trainers; r++)
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
         live += job->members[r].place == MEMBER_LIVE;
     return live;
 }
 
 bool members_busy(const Job *job)
 {
-    for (uint32_t r = 0; r < job->spec.trainers; r++)
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
         if (job->members[r].busy)
             return true;
     return false;
-}
-
-/* Whether the member has nothing to do before the meeting. */
-bool member_arrived(Member *member)
-{
-    Job *job = member->job;
-    return job->policy->must_wait(&member->round, member->step) ||
-           !dealer_has_step(job->dealer, member->rank, member->step);
 }
 
 /* Batches may have come to who had none left. */
 static void wait_no_longer(Job *job)
 {
     uint64_t now = clock_monotonic_us();
-    for (uint32_t r = 0; r < job->spec.trainers; r++) {
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
         Member *member = &job->members[r];
         if (!member->arrived_us || member_arrived(member))
             continue;
@@ -70,20 +64,30 @@ static void wait_no_longer(Job *job)
     }
 }
 
-/* ---- coming ------------------------------------------------------------------------------------
- */
+/* ---- coming ---------------------------------------------------------------------------------- */
+
+/* Ranks that are counted on come before those that there may be besides. */
+static Member *free_rank(Job *job, const JoinWant *want, bool spare)
+{
+    bool managed = !job->spec.external_trainers;
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
+        Member *member = &job->members[r];
+        if (member->events || member->spare != spare)
+            continue;
+        if (!managed || strcmp(member->managed.token, want->token) == 0)
+            return member;
+    }
+    return NULL;
+}
 
 static int find_free_rank(Job *job, const JoinWant *want, Member **ret, Error *err)
 {
-    for (uint32_t r = 0; r < job->spec.trainers; r++) {
-        Member *member = &job->members[r];
-        bool managed = !job->spec.external_trainers;
-        if (!member->events && (!managed || strcmp(member->managed.token, want->token) == 0)) {
-            *ret = member;
-            return 0;
-        }
-    }
-    return error_set(err, -EBUSY, "all %u ranks of job %llu have a trainer", job->spec.trainers,
+    *ret = free_rank(job, want, false);
+    if (!*ret)
+        *ret = free_rank(job, want, true);
+    if (*ret)
+        return 0;
+    return error_set(err, -EBUSY, "all %u ranks of job %llu have a trainer", job->spec.max_trainers,
                      (unsigned long long)job->id);
 }
 
@@ -91,9 +95,9 @@ static int find_member(Job *job, const JoinWant *want, Member **ret, Error *err)
 {
     if (want->any_rank)
         return find_free_rank(job, want, ret, err);
-    if (want->rank >= job->spec.trainers)
+    if (want->rank >= job->spec.max_trainers)
         return error_set(err, -ENOENT, "job %llu has no rank %u: its ranks are 0 to %u",
-                         (unsigned long long)job->id, want->rank, job->spec.trainers - 1);
+                         (unsigned long long)job->id, want->rank, job->spec.max_trainers - 1);
     Member *member = &job->members[want->rank];
     if (!job->spec.external_trainers && strcmp(member->managed.token, want->token) != 0)
         return error_set(err, -EPERM,
@@ -130,15 +134,20 @@ static int check_joinable(const Job *job, const JoinWant *want, Error *err)
 static int come_back(Member *member, Error *err)
 {
     Job *job = member->job;
+    if (member->spare && !job->spec.external_trainers)
+        return error_set(err, -EAGAIN, "rank %u of job %llu is not wanted: trainers is %u",
+                         member->rank, (unsigned long long)job->id, job->settings.trainers);
     if (members_live(job) == 0 && !job->exclusive) {
         member_admit(member);
         return 0;
     }
     member->wants_back = true;
-    return error_set(err, -EAGAIN,
-                     "rank %u of job %llu was dropped (%s); it is taken back when round %llu ends",
-                     member->rank, (unsigned long long)job->id, member->absent_why,
-                     (unsigned long long)job->round);
+    job_advance(job); /* where nobody meets it may be taken in at once */
+    if (member->place == MEMBER_LIVE)
+        return 0;
+    return error_set(err, -EAGAIN, "rank %u of job %llu is taken in when round %llu ends (%s)",
+                     member->rank, (unsigned long long)job->id, (unsigned long long)job->round,
+                     member->absent_why);
 }
 
 int job_join(Job *job, const JoinWant *want, const MemberEvents *events, void *data, Member **ret,
@@ -170,8 +179,44 @@ int job_join(Job *job, const JoinWant *want, const MemberEvents *events, void *d
     return 0;
 }
 
-/* ---- going -------------------------------------------------------------------------------------
- */
+/* ---- going ----------------------------------------------------------------------------------- */
+
+/* Gradients that wait for their step go with the trainer that was to finish it; the batches are
+ * dealt to it, or to others, again. */
+typedef struct DropHeld {
+    LaneTask lane_task; /* first */
+    Replica *replica;
+} DropHeld;
+
+static void drop_held_work(LaneTask *task)
+{
+    DropHeld *drop = (DropHeld *)task;
+    engine_bind(replica_engine(drop->replica));
+    replica_drop_held(drop->replica);
+}
+
+static void drop_held_done(LaneTask *task)
+{
+    Job *job = task->job;
+    free(task);
+    job_advance(job);
+}
+
+static void give_up_held(Member *member)
+{
+    if (!member->held)
+        return;
+    member_drop_held(member);
+    DropHeld *drop = calloc(1, sizeof *drop);
+    if (!drop) {
+        job_fail(member->job, "out of memory");
+        return;
+    }
+    drop->lane_task.work = drop_held_work;
+    drop->lane_task.done = drop_held_done;
+    drop->replica = member->replica;
+    job_post(member->job, member->lane, &drop->lane_task);
+}
 
 void member_leave(Member *member, bool lost, const char *why)
 {
@@ -180,6 +225,7 @@ void member_leave(Member *member, bool lost, const char *why)
     member->events_data = NULL;
     member->reading = false;
     snprintf(member->absent_why, sizeof member->absent_why, "%s", why);
+    give_up_held(member);
     job_touch(job);
     if (job->phase != PHASE_LIVE || job_state_is_final(job->state) || job->finishing)
         return;
@@ -211,9 +257,9 @@ void members_wait_for_absent(Job *job)
 {
     const JobManagerSpec *spec = manager_spec(job->manager);
     bool someone_waits = false;
-    for (uint32_t r = 0; r < job->spec.trainers; r++)
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
         someone_waits |= job->members[r].arrived_us != 0;
-    for (uint32_t r = 0; someone_waits && r < job->spec.trainers; r++) {
+    for (uint32_t r = 0; someone_waits && r < job->spec.max_trainers; r++) {
         Member *member = &job->members[r];
         if (!member->events && member->place == MEMBER_LIVE && !member_arrived(member) &&
             !timer_is_armed(&member->rejoin))
@@ -256,7 +302,7 @@ void member_drop(Member *member, const char *why)
     }
 }
 
-static void drop_after_step(Member *member)
+void drop_after_step(Member *member)
 {
     member->drops = false;
     if (member->job->phase != PHASE_LIVE || member->job->finishing)
@@ -267,10 +313,26 @@ static void drop_after_step(Member *member)
         member_drop(member, member->absent_why);
 }
 
+/* trainers=N: ranks N and above are not wanted any longer, those below are (again). */
+static void follow_trainers(Member *member)
+{
+    Job *job = member->job;
+    bool wanted = member->rank < job->settings.trainers;
+    if (wanted && member->spare) {
+        member->spare = false;
+        member->wants_back = true;
+    } else if (!wanted && !member->spare && !job->spec.external_trainers) {
+        member->spare = true;
+        managed_stop(member);
+        (void)take_out(member, "fewer trainers are wanted");
+    }
+}
+
 void members_turn_over(Job *job)
 {
-    for (uint32_t r = 0; r < job->spec.trainers; r++) {
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
         Member *member = &job->members[r];
+        follow_trainers(member);
         if (member->wants_back)
             member_admit(member);
         else if (member->leaves && dealer_has_step(job->dealer, r, member->step))
@@ -282,23 +344,24 @@ void member_admit(Member *member)
 {
     Job *job = member->job;
     uint64_t step = member->step;
-    for (uint32_t r = 0; r < job->spec.trainers; r++)
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
         if (job->members[r].place == MEMBER_LIVE && job->members[r].step > step)
             step = job->members[r].step;
     member->place = MEMBER_LIVE;
-    member->wants_back = false;
+    member->wants_back = member->spare = false;
     member->step = step;
     dealer_admit(job->dealer, member->rank, step);
     member_begin_round(member, job->round);
+    managed_start(member);
     job_set_reason(job, "%s", "");
-    log_job(LOG_NOTICE, job->id, (int)member->rank, "taken back at round %llu",
+    log_job(LOG_NOTICE, job->id, (int)member->rank, "taken in at round %llu",
             (unsigned long long)job->round);
-    job_event(job, "trainer", NULL, "rank %u taken back", member->rank);
+    job_event(job, "trainer", NULL, "rank %u taken in", member->rank);
 }
 
 void members_end(Job *job, const char *reason)
 {
-    for (uint32_t r = 0; job->members && r < job->spec.trainers; r++) {
+    for (uint32_t r = 0; job->members && r < job->spec.max_trainers; r++) {
         Member *member = &job->members[r];
         const MemberEvents *events = member->events;
         timer_cancel(manager_spec(job->manager)->timers, &member->rejoin);
@@ -310,222 +373,7 @@ void members_end(Job *job, const char *reason)
 
 void members_ready(Job *job)
 {
-    for (uint32_t r = 0; job->members && r < job->spec.trainers; r++)
+    for (uint32_t r = 0; job->members && r < job->spec.max_trainers; r++)
         if (job->members[r].events)
             job->members[r].events->on_ready(job->members[r].events_data);
-}
-
-/* ---- what a session asks
- * -------------------------------------------------------------------------- */
-
-Job *member_job(const Member *member)
-{
-    return member->job;
-}
-
-uint32_t member_rank(const Member *member)
-{
-    return member->rank;
-}
-
-uint64_t member_step(const Member *member)
-{
-    return member->step;
-}
-
-uint64_t member_round(const Member *member)
-{
-    return member->round.number;
-}
-
-const char *member_lane_name(const Member *member)
-{
-    return lane_name(member->lane);
-}
-
-float member_lr(const Member *member)
-{
-    return member->settings.lr;
-}
-
-bool member_own_data(const Member *member)
-{
-    return member->own_data;
-}
-
-int member_batch(Member *member, uint64_t step, DealerBatch *ret)
-{
-    return dealer_batch(member->job->dealer, member->rank, step, ret);
-}
-
-bool member_may_touch(const Member *member)
-{
-    const Job *job = member->job;
-    return job->phase == PHASE_LIVE && !job->exclusive && !member->busy && !job->stopping &&
-           !job_cut_is_next(job);
-}
-
-bool member_waits(Member *member)
-{
-    return member_arrived(member);
-}
-
-bool member_has_step(Member *member)
-{
-    return dealer_has_step(member->job->dealer, member->rank, member->step);
-}
-
-bool member_may_step(Member *member)
-{
-    return member->job->state == JOB_RUNNING && !member->job->finishing &&
-           member_may_touch(member) && member->place == MEMBER_LIVE && !member->drops &&
-           !member_arrived(member);
-}
-
-void member_set_reading(Member *member, bool reading)
-{
-    if (member->reading != reading)
-        job_touch(member->job);
-    member->reading = reading;
-}
-
-/* ---- work on the member's lane
- * ---------------------------------------------------------------------- */
-
-static void work(Task *task)
-{
-    MemberTask *member_task = (MemberTask *)task;
-    engine_bind(replica_engine(member_task->replica));
-    member_task->work(member_task);
-}
-
-static void done(Task *task)
-{
-    MemberTask *member_task = (MemberTask *)task;
-    Job *job = member_task->member->job;
-    Member *member = member_task->member;
-    member->busy = false;
-    job->tasks--;
-    member_task->finished(member_task); /* frees the task */
-    if (member->drops && !member->busy)
-        drop_after_step(member);
-    job_advance(job);
-}
-
-void member_run(Member *member, MemberTask *task)
-{
-    member->busy = true;
-    member_release(member, task);
-    task->task.done = done;
-}
-
-static void released(Task *task)
-{
-    MemberTask *member_task = (MemberTask *)task;
-    Job *job = member_task->member->job;
-    job->tasks--;
-    member_task->finished(member_task);
-    if (job->phase == PHASE_LEAVING)
-        job_advance(job);
-}
-
-void member_release(Member *member, MemberTask *task)
-{
-    task->member = member;
-    task->replica = member->replica;
-    task->task = (Task){.work = work, .done = released};
-    member->job->tasks++;
-    lane_post(member->lane, &task->task);
-}
-
-void member_step_done(Member *member, const StepAccount *account)
-{
-    Job *job = member->job;
-    RoundAccount *round = &member->account;
-    dealer_done(job->dealer, member->rank);
-    member->step++;
-    member->last_loss = account->loss;
-    round->samples += account->samples;
-    round->loss_sum += (double)account->loss * (double)account->samples;
-    round->compute_us += account->compute_us;
-    round->bytes_in += account->bytes_in;
-    round->bytes_out += account->bytes_out;
-    job->samples += account->samples;
-    job->batches++;
-    if (member_arrived(member))
-        member->arrived_us = clock_monotonic_us();
-    managed_note_step(member);
-    job_touch(job);
-}
-
-/* ---- status
- * -------------------------------------------------------------------------------------- */
-
-static const char *state_text(Member *member)
-{
-    const Job *job = member->job;
-    if (member->place == MEMBER_DROPPED)
-        return "dropped";
-    if (job->finishing || job_state_is_final(job->state))
-        return "done";
-    if (!member->events)
-        return member->ever_joined || job->spec.external_trainers ? "absent" : "starting";
-    if (member->busy)
-        return "computing";
-    if (member->arrived_us)
-        return "waiting";
-    return member->reading ? "reading" : "computing";
-}
-
-/* "rank 2 (no trainer: killed by signal 9), rank 3 (reading)" */
-static void name_awaited(Job *job, char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (uint32_t r = 0; r < job->spec.trainers && used < size; r++) {
-        Member *other = &job->members[r];
-        if (other->place != MEMBER_LIVE || other->arrived_us)
-            continue;
-        used += (size_t)snprintf(text + used, size - used, "%srank %u (%s%s)", used ? ", " : "", r,
-                                 other->events ? "" : "no trainer: ",
-                                 other->events ? state_text(other) : other->absent_why);
-    }
-}
-
-static void summary_status(const Job *job, uint32_t rank, MemberStatus *ret)
-{
-    const RankSummary *summary = &job->summary[rank];
-    *ret = (MemberStatus){.rank = rank,
-                          .state = summary->dropped ? "dropped" : "done",
-                          .step = summary->step,
-                          .loss = summary->loss,
-                          .restarts = summary->restarts,
-                          .device = "",
-                          .waiting_for = "",
-                          .client = ""};
-}
-
-void job_member_status(Job *job, uint32_t rank, MemberStatus *ret)
-{
-    static char awaited[JOB_TEXT_MAX]; /* loop thread only; valid until the next call */
-    awaited[0] = '\0';
-    if (!job->members) {
-        summary_status(job, rank, ret);
-        return;
-    }
-    Member *member = &job->members[rank];
-    if (member->arrived_us)
-        name_awaited(job, awaited, sizeof awaited);
-    *ret = (MemberStatus){
-        .rank = rank,
-        .state = state_text(member),
-        .step = member->step,
-        .loss = member->last_loss,
-        .device = member->lane ? lane_name(member->lane) : "",
-        .waiting_s =
-            member->arrived_us ? (double)(clock_monotonic_us() - member->arrived_us) / 1e6 : 0,
-        .waiting_for = awaited,
-        .restarts = member->managed.restarts,
-        .client = member->client,
-    };
 }

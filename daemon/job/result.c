@@ -9,10 +9,10 @@
 int result_summarise(Job *job)
 {
     free(job->summary);
-    job->summary = calloc(job->spec.trainers, sizeof *job->summary);
+    job->summary = calloc(job->spec.max_trainers, sizeof *job->summary);
     if (!job->summary)
         return -ENOMEM;
-    for (uint32_t r = 0; r < job->spec.trainers; r++) {
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
         const Member *member = &job->members[r];
         job->summary[r] = (RankSummary){.step = member->step,
                                         .loss = member->last_loss,
@@ -39,12 +39,13 @@ static bool add_ranks(cJSON *json, const Job *job)
 {
     cJSON *ranks = cJSON_AddArrayToObject(json, "ranks");
     bool whole = ranks;
-    for (uint32_t r = 0; whole && job->members && r < job->spec.trainers; r++) {
+    for (uint32_t r = 0; whole && job->members && r < job->spec.max_trainers; r++) {
         const Member *member = &job->members[r];
         whole = add_rank(ranks, member->step, member->last_loss, member->managed.restarts,
                          member->place == MEMBER_DROPPED);
     }
-    for (uint32_t r = 0; whole && !job->members && job->summary && r < job->spec.trainers; r++) {
+    for (uint32_t r = 0; whole && !job->members && job->summary && r < job->spec.max_trainers;
+         r++) {
         const RankSummary *rank = &job->summary[r];
         whole = add_rank(ranks, rank->step, rank->loss, rank->restarts, rank->dropped);
     }
@@ -73,9 +74,9 @@ char *result_json(const Job *job)
 
 static void read_ranks(const cJSON *ranks, Job *job)
 {
-    if ((uint32_t)cJSON_GetArraySize(ranks) != job->spec.trainers)
+    if ((uint32_t)cJSON_GetArraySize(ranks) != job->spec.max_trainers)
         return; /* never loaded: there is nothing to tell of its ranks */
-    RankSummary *summary = calloc(job->spec.trainers, sizeof *summary);
+    RankSummary *summary = calloc(job->spec.max_trainers, sizeof *summary);
     if (!summary)
         return;
     uint32_t r = 0;

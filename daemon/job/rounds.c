@@ -32,11 +32,13 @@ void job_begin_round(Job *job, uint64_t number)
 void member_take_settings(Member *member)
 {
     member->settings = settings_at(member->job, member->round.number);
+    (void)schedule_parse(member->settings.schedule, &member->schedule, NULL); /* checked before */
 }
 
 void member_begin_round(Member *member, uint64_t number)
 {
-    member->settings = settings_at(member->job, number);
+    member->round.number = number;
+    member_take_settings(member);
     member->round = (Round){
         .number = number, .start = member->step, .end = member->step + member->settings.interval};
     member->account = (RoundAccount){0};
@@ -46,13 +48,72 @@ void member_begin_round(Member *member, uint64_t number)
 uint64_t rounds_furthest(const Job *job)
 {
     uint64_t furthest = job->round;
-    for (uint32_t r = 0; job->members && r < job->spec.trainers; r++)
+    for (uint32_t r = 0; job->members && r < job->spec.max_trainers; r++)
         if (job->members[r].round.number > furthest)
             furthest = job->members[r].round.number;
     return furthest;
 }
 
-/* ---- metrics ------------------------------------------------------------------------------- */
+/* ---- where ranks do not meet ----------------------------------------------------------------- */
+
+void member_end_free_round(Member *member, bool contributed)
+{
+    Job *job = member->job;
+    if (member->arrived_us)
+        member->account.wait_us += clock_monotonic_us() - member->arrived_us;
+    rounds_save(job, &member, &contributed, 1);
+    member_begin_round(member, member->round.number + 1);
+}
+
+static bool round_is_over(const Member *member)
+{
+    return member->place == MEMBER_LIVE && !member->busy && !member->contribution.ready &&
+           !member->held && member->step >= member->round.end;
+}
+
+static bool may_end_rounds(const Job *job)
+{
+    return !job->unsaved_settings && job->rounds_unsaved < JOB_MAX_STORE_BACKLOG &&
+           !job->exclusive && !job->finishing;
+}
+
+/* Of the ranks that are live; where none is, the job stays where it was. */
+static uint64_t slowest_round(const Job *job)
+{
+    uint64_t slowest = UINT64_MAX;
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
+        if (job->members[r].place == MEMBER_LIVE && job->members[r].round.number < slowest)
+            slowest = job->members[r].round.number;
+    return slowest == UINT64_MAX ? job->round : slowest;
+}
+
+static void end_round(Member *member)
+{
+    Job *job = member->job;
+    bool alone = members_live(job) < 2;
+    if (!job->policy->refreshes || alone)
+        member_end_free_round(member, job->policy->shared);
+    else if (!job->refreshing)
+        refresh_begin(member);
+}
+
+void free_rounds_advance(Job *job)
+{
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
+        Member *member = &job->members[r];
+        if (may_end_rounds(job) && round_is_over(member))
+            end_round(member);
+    }
+    if (job->round < slowest_round(job)) {
+        job_begin_round(job, slowest_round(job));
+        members_turn_over(job);
+        job_round_is_over(job);
+    } else if (!job->exclusive) {
+        members_turn_over(job); /* nobody waits for a meeting: who comes is taken in at once */
+    }
+}
+
+/* ---- metrics --------------------------------------------------------------------------------- */
 
 static void on_saved(void *data, int r, const Error *err)
 {

@@ -52,6 +52,31 @@ static void on_saved(void *data, int r, const Error *err)
     job_advance(job);
 }
 
+/* What the job's settings will be when all that was asked for holds. */
+static JobSettings settings_to_be(const Job *job)
+{
+    JobSettings settings = job->settings;
+    for (unsigned i = 0; i < job->n_pending; i++)
+        (void)settings_apply(&settings, job->pending[i].key, job->pending[i].value, NULL);
+    return settings;
+}
+
+static int check_change(const Job *job, const JobSettings *after, Error *err)
+{
+    const SyncPolicy *now, *next;
+    JobSettings before = settings_to_be(job);
+    int r = policy_find(before.policy, &now, err);
+    if (r == 0)
+        r = policy_find(after->policy, &next, err);
+    if (r == 0)
+        r = policy_may_follow(now, next, err);
+    if (r == 0 && after->trainers > job->spec.max_trainers)
+        r = error_set(err, -EINVAL,
+                      "trainers=%u: job %llu was submitted for %u at the most (--max-trainers)",
+                      after->trainers, (unsigned long long)job->id, job->spec.max_trainers);
+    return r;
+}
+
 static int check(const Job *job, const SettingText *settings, size_t n, Error *err)
 {
     if (job_state_is_final(job->state) || job->finishing)
@@ -63,12 +88,15 @@ static int check(const Job *job, const SettingText *settings, size_t n, Error *e
         return error_set(err, -ENOBUFS,
                          "%u changes wait for the next round already; try again then",
                          job->n_pending);
-    JobSettings trial = job->settings;
+    JobSettings trial = settings_to_be(job);
     for (size_t i = 0; i < n; i++) {
-        int r = settings_apply(&trial, settings[i].key, settings[i].value, err);
-        if (r < 0)
-            return r;
+        int applied = settings_apply(&trial, settings[i].key, settings[i].value, err);
+        if (applied < 0)
+            return applied;
     }
+    int r = check_change(job, &trial, err);
+    if (r < 0)
+        return r;
     if (job->phase != PHASE_LIVE && job->phase != PHASE_IDLE)
         return error_set(err, -EAGAIN, "job %llu is being loaded; try again in a moment",
                          (unsigned long long)job->id);

@@ -7,6 +7,8 @@
 
 typedef Dps__V1__TrainerStatus TrainerMessage;
 
+enum { SETTINGS_MAX = 48 }; /* more than there are */
+
 struct PackedStatus {
     Dps__V1__JobStatus message;
     Dps__V1__Normalisation normalisation;
@@ -14,6 +16,10 @@ struct PackedStatus {
     TrainerMessage *pointers[JOB_MAX_TRAINERS];
     char waiting[JOB_MAX_TRAINERS][160];
     char checksum[17];
+    JobSettings values_of; /* in force */
+    Dps__V1__JobStatus__SettingsEntry settings[SETTINGS_MAX];
+    Dps__V1__JobStatus__SettingsEntry *setting_pointers[SETTINGS_MAX];
+    char values[SETTINGS_MAX][SETTING_VALUE_MAX];
 };
 
 static void pack_trainers(Job *job, PackedStatus *packed)
@@ -57,6 +63,20 @@ static void pack_model(const JobPlan *plan, PackedStatus *packed)
     message->normalisation = &packed->normalisation;
 }
 
+static void pack_settings(const JobSettings *settings, PackedStatus *packed)
+{
+    int n = settings_count() < SETTINGS_MAX ? settings_count() : SETTINGS_MAX;
+    for (int i = 0; i < n; i++) {
+        Dps__V1__JobStatus__SettingsEntry *entry = &packed->settings[i];
+        dps__v1__job_status__settings_entry__init(entry);
+        entry->key = (char *)settings_key(i);
+        entry->value = (char *)settings_format(settings, i, packed->values[i], SETTING_VALUE_MAX);
+        packed->setting_pointers[i] = entry;
+    }
+    packed->message.n_settings = (size_t)n;
+    packed->message.settings = packed->setting_pointers;
+}
+
 static void pack_progress(const JobStatus *status, Dps__V1__JobStatus *message)
 {
     message->round = status->round;
@@ -77,11 +97,11 @@ static void pack_spec(const JobSpec *spec, Dps__V1__JobStatus *message)
 {
     message->name = (char *)spec->name;
     message->model = (char *)spec->model;
-    message->policy = (char *)spec->policy;
     message->optimizer = (char *)spec->optimizer;
     message->loss_function = (char *)spec->loss;
     message->data = (char *)spec->data;
     message->seed = spec->seed;
+    message->max_trainers = spec->max_trainers;
     message->batch = spec->batch;
     message->external_trainers = spec->external_trainers;
 }
@@ -103,6 +123,9 @@ int pack_status(Job *job, bool trainers, PackedStatus **ret)
     message->created_unix_ms = status.created_ms;
     pack_spec(status.spec, message);
     pack_progress(&status, message);
+    packed->values_of = status.settings;
+    message->policy = packed->values_of.policy;
+    pack_settings(&packed->values_of, packed);
     if (status.checksum)
         snprintf(packed->checksum, sizeof packed->checksum, "%016" PRIx64, status.checksum);
     message->checksum = packed->checksum;

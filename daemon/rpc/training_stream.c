@@ -88,8 +88,7 @@ static void end_if_drained(Stream *stream)
     stream->call = NULL;
 }
 
-/* ---- from the session
- * ----------------------------------------------------------------------------- */
+/* ---- from the session ------------------------------------------------------------------------ */
 
 static void send_result(Stream *stream, const TrainResult *result)
 {
@@ -164,8 +163,7 @@ static void on_session_end(void *data, const char *reason)
 
 static const StreamEvents stream_events = {.on_ready = on_session_ready, .on_end = on_session_end};
 
-/* ---- from the client
- * ------------------------------------------------------------------------------- */
+/* ---- from the client ------------------------------------------------------------------------- */
 
 static int start(Stream *stream, const Dps__V1__TrainRequest *request, Error *err)
 {
@@ -189,6 +187,7 @@ static int take_batch(Stream *stream, const Dps__V1__TrainRequest *request, Erro
         return error_set(err, -EINVAL, "after `start` every message of Train is a `batch`");
     const Dps__V1__Batch *message = request->batch;
     uint64_t step = message->step;
+    bool hold = message->hold;
     if (!message->y)
         return error_set(err, -EINVAL, "y is missing");
     const JobPlan *plan = job_plan(member_job(session_member(stream->session)));
@@ -197,7 +196,7 @@ static int take_batch(Stream *stream, const Dps__V1__TrainRequest *request, Erro
     if (r < 0)
         return r;
     stream->under_way++;
-    session_train(stream->session, step, &batch, on_trained, stream);
+    session_train(stream->session, step, &batch, hold, on_trained, stream);
     return 0;
 }
 

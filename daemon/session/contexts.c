@@ -6,7 +6,10 @@
 typedef struct Release {
     MemberTask task; /* first */
     unsigned n;
-    Context *contexts[];
+    struct {
+        Context *context;
+        SharedVersion *version;
+    } items[];
 } Release;
 
 SessionContext *session_context(Session *session, uint64_t id, Op *op)
@@ -25,15 +28,18 @@ SessionContext *session_context(Session *session, uint64_t id, Op *op)
 
 uint64_t session_keep_context(Op *op, Context *context, int64_t elements)
 {
+    SharedVersion *version = member_hold_version(op->task.member);
     Session *session = op->session;
     for (unsigned i = 0; session && i < session->table->limits.contexts; i++) {
         if (session->contexts[i].id)
             continue;
-        session->contexts[i] = (SessionContext){
-            .id = ++session->next_context, .context = context, .elements = elements};
+        session->contexts[i] = (SessionContext){.id = ++session->next_context,
+                                                .context = context,
+                                                .elements = elements,
+                                                .version = version};
         return session->contexts[i].id;
     }
-    session_free_stray(op->task.member, context);
+    session_free_stray(op->task.member, context, version);
     return 0;
 }
 
@@ -41,17 +47,20 @@ static void release_work(MemberTask *task)
 {
     Release *release = (Release *)task;
     for (unsigned i = 0; i < release->n; i++)
-        context_free(release->contexts[i]);
+        context_free(release->items[i].context);
 }
 
 static void release_done(MemberTask *task)
 {
-    free(task);
+    Release *release = (Release *)task;
+    for (unsigned i = 0; i < release->n; i++)
+        member_drop_version(task->member, release->items[i].version);
+    free(release);
 }
 
 static Release *release_new(unsigned capacity)
 {
-    Release *release = calloc(1, sizeof *release + capacity * sizeof(Context *));
+    Release *release = calloc(1, sizeof *release + capacity * sizeof release->items[0]);
     if (!release)
         return NULL;
     release->task.work = release_work;
@@ -71,7 +80,8 @@ void session_free_contexts(Session *session, uint64_t id)
         SessionContext *entry = &session->contexts[i];
         if (!entry->id || (id && entry->id != id))
             continue;
-        release->contexts[release->n++] = entry->context;
+        release->items[release->n].context = entry->context;
+        release->items[release->n++].version = entry->version;
         *entry = (SessionContext){0};
     }
     if (release->n)
@@ -80,14 +90,15 @@ void session_free_contexts(Session *session, uint64_t id)
         free(release);
 }
 
-void session_free_stray(Member *member, Context *context)
+void session_free_stray(Member *member, Context *context, SharedVersion *version)
 {
     Release *release = release_new(1);
     if (!release) {
         log_error("out of memory: a context stays until its job ends");
         return;
     }
-    release->contexts[release->n++] = context;
+    release->items[release->n].context = context;
+    release->items[release->n++].version = version;
     member_release(member, &release->task);
 }
 

@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* ---- backward
- * ------------------------------------------------------------------------------------ */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 typedef struct BackwardOp {
     Op op; /* first */
@@ -51,10 +50,25 @@ static void backward_work(Op *op)
                              &backward->norm, &op->err);
 }
 
-static bool book_nothing(Op *op)
+static OpBooked book_nothing(Op *op)
 {
     (void)op;
-    return true;
+    return BOOKED;
+}
+
+/* Its context needs the parameters of its forward no more. */
+static OpBooked backward_book(Op *op)
+{
+    BackwardOp *backward = (BackwardOp *)op;
+    Session *session = op->session;
+    for (unsigned i = 0; session && op->r == 0 && i < session->table->limits.contexts; i++) {
+        SessionContext *entry = &session->contexts[i];
+        if (entry->id != backward->id)
+            continue;
+        member_drop_version(session->member, entry->version);
+        entry->version = NULL;
+    }
+    return BOOKED;
 }
 
 static void backward_answer(Op *op)
@@ -71,7 +85,7 @@ static void backward_clear(Op *op)
 static const OpType backward_type = {.name = "backward",
                                      .prepare = backward_prepare,
                                      .work = backward_work,
-                                     .book = book_nothing,
+                                     .book = backward_book,
                                      .answer = backward_answer,
                                      .clear = backward_clear};
 
@@ -97,8 +111,7 @@ void session_backward(Session *session, uint64_t context, const float *gradient,
     op_submit(session, op);
 }
 
-/* ---- gradients
- * ----------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 typedef struct GradientOp {
     Op op; /* first */
@@ -167,15 +180,15 @@ void session_gradient(Session *session, uint64_t context, int param, SessionGrad
     op_submit(session, op);
 }
 
-/* ---- step
- * ------------------------------------------------------------------------------------------ */
+/* ---- step ------------------------------------------------------------------------------------ */
 
 typedef struct StepOp {
     Op op; /* first */
     uint64_t id;
     Context *context;
-    float loss, lr;
-    int64_t samples;
+    float loss;
+    StepOrder order;
+    StepResult result;
     bool booked;
     StepOutcome outcome;
     SessionStepped done;
@@ -185,50 +198,62 @@ typedef struct StepOp {
 static void step_prepare(Op *op)
 {
     StepOp *step = (StepOp *)op;
+    Member *member = op->session->member;
     const SessionContext *entry = session_context(op->session, step->id, op);
     if (!entry)
         return;
     step->context = entry->context;
-    step->samples = context_samples(entry->context);
-    step->lr = member_lr(op->session->member);
+    member_order(member, false, &step->order);
+    if (member_shares(member)) { /* the gradient is that of the forward's parameters */
+        step->order.version = context_version(entry->context);
+        op->r = member_check_fresh(member, step->order.version, &op->err);
+    }
 }
 
 static void step_work(Op *op)
 {
     StepOp *step = (StepOp *)op;
-    StepRule rule = {.lr = step->lr};
-    op->r = replica_step(op->task.replica, step->context, &rule, NULL, &op->err);
-    step->outcome.version = replica_version(op->task.replica);
+    op->r =
+        step_order_context(&step->order, op->task.replica, step->context, &step->result, &op->err);
+    step->outcome.version = member_shares(op->task.member) ? 0 : replica_version(op->task.replica);
 }
 
 static void book_step(StepOp *step)
 {
     Op *op = &step->op;
-    StepAccount account = session_account(op->session, step->loss, step->samples,
+    Member *member = op->task.member;
+    StepAccount account = session_account(op->session, step->loss, step->result.samples,
                                           clock_monotonic_us() - op->started_us);
     step->booked = true;
-    member_step_done(op->task.member, &account);
+    step->outcome.round = member_round(member);
+    (void)member_trained(member, &step->order, &step->result, &account);
     if (op->session)
         session_free_contexts(op->session, step->id);
 }
 
-/* Called again after each change in the job, until the meeting that the step led to is over. */
-static bool step_book(Op *op)
+/* Called again after each change in the job, until the step is applied and the meeting that it led
+ * to is over. */
+static OpBooked step_book(Op *op)
 {
     StepOp *step = (StepOp *)op;
     Member *member = op->task.member;
     if (op->r < 0 || !op->started_us)
-        return true;
-    if (!step->booked) {
+        return BOOKED;
+    if (!step->booked)
         book_step(step);
-        step->outcome.step = member_step(member);
-        step->outcome.round = member_round(member);
-    }
     if (!op->session)
-        return true;
-    bool met = member_round(member) != step->outcome.round;
+        return BOOKED;
+    if (member_contribution_waits(member))
+        return BOOKED_WAITS;
+    if (member_shares(member) && (op->r = member_contribution_result(member, &op->err)) < 0)
+        return BOOKED;
+    step->outcome.step = member_step(member);
     step->outcome.done = !member_has_step(member);
-    return met || !member_waits(member);
+    bool met = member_round(member) != step->outcome.round;
+    if (!met && member_waits(member))
+        return BOOKED_WAITS;
+    step->outcome.round = member_round(member);
+    return BOOKED;
 }
 
 static void step_answer(Op *op)
@@ -261,8 +286,7 @@ void session_step(Session *session, uint64_t context, float loss, SessionStepped
     op_submit(session, op);
 }
 
-/* ---- discard
- * --------------------------------------------------------------------------------------- */
+/* ---- discard --------------------------------------------------------------------------------- */
 
 typedef struct DiscardOp {
     Op op; /* first */
@@ -281,11 +305,11 @@ static void discard_work(Op *op)
     (void)op; /* the context is freed by a task of its own, in order after this one */
 }
 
-static bool discard_book(Op *op)
+static OpBooked discard_book(Op *op)
 {
     if (op->session && op->r == 0)
         session_free_contexts(op->session, ((DiscardOp *)op)->id);
-    return true;
+    return BOOKED;
 }
 
 static void discard_answer(Op *op)

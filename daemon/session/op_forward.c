@@ -37,7 +37,7 @@ static void work(Op *op)
         forward->version = context_version(forward->context);
 }
 
-static bool book(Op *op)
+static OpBooked book(Op *op)
 {
     ForwardOp *forward = (ForwardOp *)op;
     if (op->session) {
@@ -46,7 +46,7 @@ static bool book(Op *op)
     }
     if (forward->context)
         forward->id = session_keep_context(op, forward->context, forward->elements);
-    return true;
+    return BOOKED;
 }
 
 static void answer(Op *op)

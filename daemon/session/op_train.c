@@ -4,7 +4,9 @@
 typedef struct TrainOp {
     Op op; /* first */
     uint64_t step, round;
-    float lr;
+    bool hold;   /* its gradient waits for the step of a later batch */
+    bool booked; /* its gradient waits for the optimizer step */
+    StepOrder order;
     OwnedBatch batch;
     StepResult result;
     SessionTrained done;
@@ -16,7 +18,8 @@ static void prepare(Op *op)
     TrainOp *train = (TrainOp *)op;
     Session *session = op->session;
     DealerBatch lease;
-    train->lr = member_lr(session->member);
+    member_order(session->member, train->hold, &train->order);
+    train->booked = false;
     train->round = member_round(session->member);
     if (train->step != member_step(session->member)) {
         op_refuse(op, -EINVAL, "this batch is for step %llu; the next step of rank %u is %llu",
@@ -34,23 +37,43 @@ static void prepare(Op *op)
 static void work(Op *op)
 {
     TrainOp *train = (TrainOp *)op;
-    StepRule rule = {.lr = train->lr};
-    op->r = replica_train(op->task.replica, &train->batch.batch, train->step, &rule, &train->result,
-                          &op->err);
+    op->r = step_order_train(&train->order, op->task.replica, &train->batch.batch, &train->result,
+                             &op->err);
 }
 
-static bool book(Op *op)
+/* Done, whether its session is still there or not. */
+static bool book_step(TrainOp *train)
+{
+    Op *op = &train->op;
+    StepAccount account = session_account(op->session, train->result.loss,
+                                          train->batch.batch.samples, train->result.compute_us);
+    train->booked = true;
+    return member_trained(op->task.member, &train->order, &train->result, &account);
+}
+
+/* A gradient that was refused as too old is computed anew, on the parameters of now: the batch is
+ * here. */
+static OpBooked book(Op *op)
 {
     TrainOp *train = (TrainOp *)op;
-    Session *session = op->session;
-    if (session)
-        session->trains--;
-    if (op->started_us && op->r == 0) { /* done, whether its session is still there or not */
-        StepAccount account = session_account(session, train->result.loss,
-                                              train->batch.batch.samples, train->result.compute_us);
-        member_step_done(op->task.member, &account);
+    Member *member = op->task.member;
+    bool done = true;
+    if (op->started_us && op->r == 0 && !train->booked)
+        done = book_step(train);
+    else if (train->booked)
+        done = !member_contribution_waits(member);
+    if (!done)
+        return BOOKED_WAITS;
+    if (train->booked && member_shares(member) && !train->hold) {
+        op->r = member_contribution_result(member, &op->err);
+        if (op->r == -ESTALE) {
+            op->r = 0;
+            return BOOKED_AGAIN;
+        }
     }
-    return true;
+    if (op->session)
+        op->session->trains--;
+    return BOOKED;
 }
 
 static void answer(Op *op)
@@ -78,8 +101,8 @@ static const OpType type = {.name = "train",
                             .answer = answer,
                             .clear = clear};
 
-void session_train(Session *session, uint64_t step, OwnedBatch *batch, SessionTrained done,
-                   void *data)
+void session_train(Session *session, uint64_t step, OwnedBatch *batch, bool hold,
+                   SessionTrained done, void *data)
 {
     Op *op;
     if (op_new(&type, sizeof(TrainOp), &op) < 0) {
@@ -92,6 +115,7 @@ void session_train(Session *session, uint64_t step, OwnedBatch *batch, SessionTr
     TrainOp *train = (TrainOp *)op;
     train->step = step;
     train->batch = *batch;
+    train->hold = hold;
     train->done = done;
     train->data = data;
     if (session->trains >= session->table->limits.window)

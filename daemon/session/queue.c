@@ -38,16 +38,27 @@ static void op_free(Op *op)
     free(op);
 }
 
+static void put_first(Session *session, Op *op)
+{
+    op->next = session->first;
+    session->first = op;
+    if (!session->last)
+        session->last = op;
+    session->queued++;
+}
+
 static void finish(Op *op)
 {
     Session *session = op->session;
-    bool now = op->type->book(op);
-    if (!now && session) {
-        session->awaiting_meeting = op;
-        return;
+    OpBooked booked = op->type->book(op);
+    if (booked == BOOKED_WAITS && session) {
+        session->awaiting = op;
+    } else if (booked == BOOKED_AGAIN && session) {
+        put_first(session, op);
+    } else {
+        answer(op);
+        op_free(op);
     }
-    answer(op);
-    op_free(op);
 }
 
 static void on_lane(MemberTask *task)
@@ -86,12 +97,14 @@ static bool may_run(Session *session, const Op *op)
 /* A callback of a refused op may end the session: nothing of it is touched after the last one. */
 void session_pump(Session *session)
 {
-    while (session->first && !session->running && may_run(session, session->first)) {
+    while (session->first && !session->running && may_run(session, session->first) &&
+           member_pin(session->member)) {
         Op *op = take_first(session);
         if (op->type->prepare)
             op->type->prepare(op);
         if (op->r < 0) {
             bool last = !session->first;
+            member_unpin(session->member);
             finish(op);
             if (last)
                 return;
@@ -147,10 +160,10 @@ void session_cancel_ops(Session *session, const char *reason)
         cancel(op, reason);
         op_free(op);
     }
-    if (session->awaiting_meeting) {
-        cancel(session->awaiting_meeting, reason);
-        op_free(session->awaiting_meeting);
-        session->awaiting_meeting = NULL;
+    if (session->awaiting) {
+        cancel(session->awaiting, reason);
+        op_free(session->awaiting);
+        session->awaiting = NULL;
     }
     if (session->running) { /* its memory is in use on the lane: off_lane frees it */
         session->running->session = NULL;
@@ -158,12 +171,19 @@ void session_cancel_ops(Session *session, const char *reason)
     }
 }
 
-void session_meeting_over(Session *session, bool completed)
+void session_book_again(Session *session, bool completed)
 {
-    Op *op = session->awaiting_meeting;
-    if (!op || (!completed && !op->type->book(op)))
+    Op *op = session->awaiting;
+    if (!op)
         return;
-    session->awaiting_meeting = NULL;
+    OpBooked booked = completed ? BOOKED : op->type->book(op);
+    if (booked == BOOKED_WAITS)
+        return;
+    session->awaiting = NULL;
+    if (booked == BOOKED_AGAIN) {
+        put_first(session, op);
+        return;
+    }
     answer(op);
     op_free(op);
 }

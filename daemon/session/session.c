@@ -62,8 +62,7 @@ void session_add_bytes(Session *session, uint64_t in, uint64_t out)
     session->bytes_out += out;
 }
 
-/* ---- ending ------------------------------------------------------------------------------------
- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 static void remember_end(SessionTable *table, uint64_t id, const char *reason)
 {
@@ -136,8 +135,7 @@ SessionTable *session_table_free(SessionTable *table)
     return NULL;
 }
 
-/* ---- silence
- * ------------------------------------------------------------------------------------- */
+/* ---- silence --------------------------------------------------------------------------------- */
 
 static void arm_watch(SessionTable *table)
 {
@@ -164,13 +162,12 @@ static void on_watch(void *data)
     }
 }
 
-/* ---- beginning
- * ------------------------------------------------------------------------------------ */
+/* ---- beginning ------------------------------------------------------------------------------- */
 
 static void on_member_ready(void *data)
 {
     Session *session = data;
-    session_meeting_over(session, false);
+    session_book_again(session, false);
     session_pump(session);
     if (session->stream)
         session->stream->on_ready(session->stream_data);
@@ -179,11 +176,19 @@ static void on_member_ready(void *data)
 static void on_member_end(void *data, const char *reason)
 {
     Session *session = data;
-    session_meeting_over(session, strcmp(reason, "completed") == 0);
+    session_book_again(session, strcmp(reason, "completed") == 0);
     end(session, reason);
 }
 
-static const MemberEvents member_events = {.on_ready = on_member_ready, .on_end = on_member_end};
+static uint64_t silence_us(void *data)
+{
+    const Session *session = data;
+    const SessionTransport *transport = &session->table->transport;
+    return transport->silence_us(transport->data, session->connection);
+}
+
+static const MemberEvents member_events = {
+    .on_ready = on_member_ready, .silence_us = silence_us, .on_end = on_member_end};
 
 /* Numbers that cannot be guessed, so that a stale one is never somebody else's. */
 static uint64_t new_id(SessionTable *table)
@@ -250,8 +255,7 @@ int session_find(SessionTable *table, uint64_t id, Session **ret, Error *err)
     return error_set(err, -ENOENT, "there is no session %llx; join first", (unsigned long long)id);
 }
 
-/* ---- leases
- * ------------------------------------------------------------------------------------------ */
+/* ---- leases ---------------------------------------------------------------------------------- */
 
 int session_current_lease(Session *session, DealerBatch *ret, uint64_t *step)
 {

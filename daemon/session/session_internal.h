@@ -10,14 +10,21 @@ enum { SESSION_ENDED_KEPT = 64, SESSION_REASON_MAX = 120 };
 
 typedef struct Op Op;
 
+/* What booking an outcome led to. */
+typedef enum OpBooked {
+    BOOKED,       /* the answer may go out */
+    BOOKED_WAITS, /* something has to come first; book is called again when the job has changed */
+    BOOKED_AGAIN, /* the work is to be done once more */
+} OpBooked;
+
 /* One entry a kind of request, in its own file. */
 typedef struct OpType {
     const char *name;
     bool takes_step;         /* begins or ends a step: only while no meeting is due */
     void (*prepare)(Op *op); /* loop, before the lane: may set op->r to refuse; NULL: nothing */
     void (*work)(Op *op);    /* lane */
-    /* Loop, after the lane or after a refusal: books the outcome. False: the answer is to wait. */
-    bool (*book)(Op *op);
+    /* Loop, after the lane or after a refusal: books the outcome. */
+    OpBooked (*book)(Op *op);
     void (*answer)(Op *op); /* loop: the callback, with op->r and op->err */
     void (*clear)(Op *op);  /* loop: frees what the Op owns; NULL: nothing */
 } OpType;
@@ -37,7 +44,8 @@ struct Op {
 typedef struct SessionContext {
     uint64_t id; /* 0: free place */
     Context *context;
-    int64_t elements; /* of the output */
+    int64_t elements;       /* of the output */
+    SharedVersion *version; /* held for its backward; NULL: not shared, or done */
 } SessionContext;
 
 struct Session {
@@ -47,7 +55,7 @@ struct Session {
     Member *member;   /* NULL: the job has ended it */
     Op *first, *last; /* waiting */
     Op *running;
-    Op *awaiting_meeting;    /* a step whose answer comes after the meeting */
+    Op *awaiting;            /* a step whose answer comes after others have stepped, or met */
     unsigned queued, trains; /* waiting ones; Train batches waiting or running */
     unsigned forwards;       /* waiting or running: contexts to be */
     SessionContext *contexts;
@@ -84,7 +92,7 @@ void op_refuse(Op *op, int r, const char *format, ...) __attribute__((format(pri
 void session_pump(Session *session);
 /* Answers everything that waits with -ECANCELED and lets go of what runs. */
 void session_cancel_ops(Session *session, const char *reason);
-void session_meeting_over(Session *session, bool completed);
+void session_book_again(Session *session, bool completed);
 
 /* contexts.c */
 SessionContext *session_context(Session *session, uint64_t id, Op *op);
@@ -92,5 +100,5 @@ SessionContext *session_context(Session *session, uint64_t id, Op *op);
 uint64_t session_keep_context(Op *op, Context *context, int64_t elements);
 /* Frees contexts on the lane; id 0: all of them. */
 void session_free_contexts(Session *session, uint64_t id);
-void session_free_stray(Member *member, Context *context);
+void session_free_stray(Member *member, Context *context, SharedVersion *version);
 StepAccount session_account(Session *session, float loss, int64_t samples, uint64_t compute_us);

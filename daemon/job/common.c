@@ -1,0 +1,93 @@
+/* What a job has once, beside its ranks: the centre of policies that keep one, or the parameters
+ * that all ranks share. It lives on the lane of rank 0. */
+#include "job/job_internal.h"
+
+int common_make(Engine *engine, const SyncPolicy *policy, Common *ret, Error *err)
+{
+    if (policy->shared)
+        return shared_params_new(engine, &ret->shared, err);
+    if (policy->centre) /* with momentum, so that elastic and diloco can follow each other */
+        return centre_new(engine, true, &ret->centre, err);
+    return 0;
+}
+
+void common_free(Common *common)
+{
+    common->centre = centre_free(common->centre);
+    common->shared = shared_params_free(common->shared);
+}
+
+bool common_is_there(const Common *common)
+{
+    return common->centre || common->shared;
+}
+
+int common_cut_new(const JobPlan *plan, const SyncPolicy *policy, Snapshot **ret)
+{
+    if (policy->shared)
+        return shared_snapshot_new(plan->graph, &plan->optimizer, ret);
+    return centre_snapshot_new(plan->graph, true, ret);
+}
+
+int common_copy(const Common *common, Snapshot *into)
+{
+    return common->shared ? shared_params_snapshot(common->shared, into)
+                          : centre_snapshot(common->centre, into);
+}
+
+int common_restore(const Common *common, const Snapshot *from)
+{
+    return common->shared ? shared_params_restore(common->shared, from)
+                          : centre_restore(common->centre, from);
+}
+
+/* ---- a centre for a policy that begins in the middle of a job
+ * ------------------------------------ */
+
+typedef struct CentreTask {
+    LaneTask lane_task; /* first */
+    Replica *model;     /* of a live rank: after a meeting all are the same */
+    Centre *centre;
+} CentreTask;
+
+static void centre_work(LaneTask *task)
+{
+    CentreTask *make = (CentreTask *)task;
+    Engine *engine = replica_engine(make->model);
+    engine_bind(engine);
+    task->r = centre_new(engine, true, &make->centre, &task->err);
+    if (task->r == 0)
+        task->r = centre_set(make->centre, make->model, &task->err);
+}
+
+static void centre_done(LaneTask *task)
+{
+    CentreTask *make = (CentreTask *)task;
+    Job *job = task->job;
+    job->exclusive = false;
+    job->common.centre = make->centre;
+    if (task->r < 0 && job->phase == PHASE_LIVE)
+        job_fail(job, "cannot make the centre of policy %s: %s", job->policy->name,
+                 task->err.message);
+    free(make);
+    job_advance(job);
+}
+
+bool common_centre_is_missing(const Job *job)
+{
+    return job->policy->centre && !job->common.centre;
+}
+
+void common_make_centre(Job *job)
+{
+    CentreTask *make = calloc(1, sizeof *make);
+    if (!make) {
+        job_fail(job, "out of memory");
+        return;
+    }
+    make->lane_task.work = centre_work;
+    make->lane_task.done = centre_done;
+    make->model = job->members[0].replica;
+    job->exclusive = true;
+    job_post(job, job->members[0].lane, &make->lane_task);
+}
