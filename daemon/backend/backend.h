@@ -135,7 +135,7 @@ struct Backend {
                         float *to, size_t begin, size_t end);
 };
 
-/* ---- registry ------------------------------------------------------------------------------- */
+/* ---- registry -------------------------------------------------------------------------------- */
 
 /* By name; NULL or "" or "auto": the best that this build and machine have. -ENOENT with the list.
  */
@@ -147,8 +147,7 @@ const Backend *backend_entry(int index); /* best first */
  * off. Off in production: nothing but tests calls it. */
 void backend_fail_after(unsigned calls);
 
-/* ---- wrappers: device + table -----------------------------------------------------------------
- */
+/* ---- wrappers: device + table ---------------------------------------------------------------- */
 
 /* A device with its backend; what the rest of dpsd holds. Owned by its lane. */
 typedef struct Accelerator {

@@ -56,7 +56,7 @@ static double *setting_number(Schedule *schedule, const struct Setting *setting)
     return (double *)(void *)((char *)schedule + setting->offset);
 }
 
-/* ---- reading -------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static int find_schedule(const char *name, Schedule *ret, Error *err)
 {
@@ -162,7 +162,7 @@ int schedule_parse(const char *text, Schedule *ret, Error *err)
     return r;
 }
 
-/* ---- writing -------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* The shortest decimal that reads back as the same double. */
 static void format_number(double value, char *text, size_t size)
@@ -199,7 +199,7 @@ const char *schedule_format(const Schedule *schedule, char *text, size_t size)
     return text;
 }
 
-/* ---- the rate ------------------------------------------------------------------------------- */
+/* ---- the rate -------------------------------------------------------------------------------- */
 
 static double rate_constant(const Schedule *schedule, double lr, uint64_t t)
 {

@@ -72,7 +72,7 @@ Centre *centre_free(Centre *centre)
     return NULL;
 }
 
-/* ---- copies --------------------------------------------------------------------------------- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 static bool same_model(const Weights *a, const Weights *b)
 {
@@ -143,7 +143,7 @@ int centre_restore(Centre *centre, const Snapshot *from)
                                  from);
 }
 
-/* ---- meetings ------------------------------------------------------------------------------- */
+/* ---- meetings -------------------------------------------------------------------------------- */
 
 /* Finds who takes part, as replicas_mean does, and that the centre fits them. */
 static int begin(Combine *combine, Replica *const *replicas, const bool *contributes, int count,
@@ -172,7 +172,7 @@ static int meet_buffers(const Combine *combine, Centre *centre)
     return r == 0 ? copy_buffers(combine->accelerator, combine->weights[0], &centre->weights) : r;
 }
 
-/* ---- elastic -------------------------------------------------------------------------------- */
+/* ---- elastic --------------------------------------------------------------------------------- */
 
 /* x and c, n elements from `at`: d = x − c, sum += α·d, x −= α·d. */
 static int pull(const Combine *combine, const Centre *centre, float *x, size_t at, size_t n,
@@ -248,7 +248,7 @@ int replicas_elastic(Replica *const *replicas, const bool *contributes, int coun
     return 0;
 }
 
-/* ---- outer step ----------------------------------------------------------------------------- */
+/* ---- outer step ------------------------------------------------------------------------------ */
 
 /* The outer step on n elements from `at`; the mean is in scratch[0]. */
 static int outer_block(const Combine *combine, const Centre *centre, size_t at, size_t n,

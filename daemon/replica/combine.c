@@ -2,7 +2,7 @@
 
 #include "replica/replica_internal.h"
 
-/* ---- arrays --------------------------------------------------------------------------------- */
+/* ---- arrays ---------------------------------------------------------------------------------- */
 
 float *weights_array(const Weights *weights, int array)
 {
@@ -33,7 +33,7 @@ int combine_copy(const Accelerator *accelerator, const float *from, float *to, s
     return accelerator_weighted_sum(accelerator, &from, &one, 1, to, 0, n);
 }
 
-/* ---- who takes part and with what weight ---------------------------------------------------- */
+/* ---- who takes part and with what weight ----------------------------------------------------- */
 
 bool combine_shares(const uint64_t *samples, const bool *used, int count, float *shares)
 {
@@ -118,7 +118,7 @@ int combine_failed(const Combine *combine, int code, Error *err)
     return error_set(err, code, "the device failed in the mean of %d replicas", combine->count);
 }
 
-/* ---- means ---------------------------------------------------------------------------------- */
+/* ---- means ----------------------------------------------------------------------------------- */
 
 int combine_arrays(const Accelerator *accelerator, const float *const *from, const float *shares,
                    int n_from, float *to, size_t n)
@@ -174,7 +174,7 @@ void combine_counters(const Combine *combine)
     }
 }
 
-/* ---- optimizer state ------------------------------------------------------------------------ */
+/* ---- optimizer state ------------------------------------------------------------------------- */
 
 int combine_clean_states(const Accelerator *accelerator, Weights *weights)
 {

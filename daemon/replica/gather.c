@@ -28,7 +28,7 @@ int gather_copies(Replica *const *replicas, Snapshot *const *copies, int count, 
     return 0;
 }
 
-/* ---- the mean of copies --------------------------------------------------------------------- */
+/* ---- the mean of copies ---------------------------------------------------------------------- */
 
 typedef struct Copies {
     const Snapshot *used[MEAN_MAX_REPLICAS];

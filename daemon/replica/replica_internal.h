@@ -35,7 +35,7 @@ int replica_device_error(const Replica *replica, int code, const char *what, Err
 int replica_run(Replica *replica, const Batch *batch, uint64_t step, const StepRule *rule,
                 float *gradients, float **used, StepResult *result, Error *err);
 
-/* ---- step.c: from a gradient to a step ------------------------------------------------------ */
+/* ---- step.c: from a gradient to a step ------------------------------------------------------- */
 
 /* Verdict (STEP_APPLIED, _NOT_FINITE or _OVER_LIMIT) and norm of a gradient. -EIO */
 int gradient_judge(const Accelerator *accelerator, const float *gradients, size_t n,

@@ -32,7 +32,7 @@ static size_t params_bytes(const Engine *engine)
     return graph_params_length(engine_spec(engine)->graph) * sizeof(float);
 }
 
-/* ---- versions, on a lane -------------------------------------------------------------------- */
+/* ---- versions, on a lane --------------------------------------------------------------------- */
 
 static int alloc_array(Engine *engine, float **ret)
 {
@@ -76,7 +76,7 @@ static int version_new(Engine *engine, SharedVersion **ret)
     return 0;
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static int fill_new(SharedParams *shared)
 {
@@ -131,7 +131,7 @@ SharedParams *shared_params_free(SharedParams *shared)
     return NULL;
 }
 
-/* ---- loop thread ---------------------------------------------------------------------------- */
+/* ---- loop thread ----------------------------------------------------------------------------- */
 
 uint64_t shared_params_version(const SharedParams *shared)
 {
@@ -238,7 +238,7 @@ void shared_params_publish(SharedUpdate *update)
     *update = (SharedUpdate){0};
 }
 
-/* ---- the update, on a lane ------------------------------------------------------------------ */
+/* ---- the update, on a lane ------------------------------------------------------------------- */
 
 int gradients_mean(const Engine *engine, const float *const *gradients, const uint64_t *samples,
                    int count, float *to)
@@ -380,7 +380,7 @@ int shared_params_update(SharedUpdate *update, const SharedGradient *gradients, 
     return 0;
 }
 
-/* ---- snapshots ------------------------------------------------------------------------------ */
+/* ---- snapshots ------------------------------------------------------------------------------- */
 
 int shared_version_checksum(const SharedParams *shared, const SharedVersion *version, uint64_t *ret)
 {

@@ -35,7 +35,7 @@ typedef struct SharedVersion SharedVersion;
 int shared_params_new(Engine *home, SharedParams **ret, Error *err);
 SharedParams *shared_params_free(SharedParams *shared); /* no version is pinned any more */
 
-/* ---- loop thread ---------------------------------------------------------------------------- */
+/* ---- loop thread ----------------------------------------------------------------------------- */
 
 /* Of the current version; it grows by one with every update. */
 uint64_t shared_params_version(const SharedParams *shared);
@@ -72,7 +72,7 @@ int shared_params_prepare_update(SharedParams *shared, Engine *on, bool may_wait
                                  SharedUpdate *ret);
 void shared_params_publish(SharedUpdate *update);
 
-/* ---- lane thread ---------------------------------------------------------------------------- */
+/* ---- lane thread ----------------------------------------------------------------------------- */
 
 /* A gradient that a step is to be made of. */
 typedef struct SharedGradient {
@@ -109,7 +109,7 @@ int shared_snapshot_new(const Graph *graph, const Optimizer *optimizer, Snapshot
 int shared_params_snapshot(SharedParams *shared, Snapshot *into);
 int shared_params_restore(SharedParams *shared, const Snapshot *from);
 
-/* ---- members, on their lane ----------------------------------------------------------------- */
+/* ---- members, on their lane ------------------------------------------------------------------ */
 
 /* A replica with buffers, counters and room for one gradient. Its replica_snapshot copies buffers
  * and counters only (into a snapshot of any parameters, or of none: member_snapshot_new);
@@ -133,7 +133,7 @@ const float *context_gradients(const Context *context);
 /* The version that the context still needs; NULL after its backward and for unshared replicas. */
 SharedVersion *context_pinned(const Context *context);
 
-/* ---- host memory, any thread ---------------------------------------------------------------- */
+/* ---- host memory, any thread ----------------------------------------------------------------- */
 
 /* The model of a shared job: parameters and optimizer state of `shared`, float buffers the mean and
  * counters the maximum of the members'. -ENOMEM, -EINVAL */

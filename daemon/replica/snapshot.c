@@ -76,7 +76,7 @@ Snapshot *snapshot_free(Snapshot *snapshot)
     return NULL;
 }
 
-/* ---- to and from a replica ------------------------------------------------------------------ */
+/* ---- to and from a replica ------------------------------------------------------------------- */
 
 static bool fits(const Weights *weights, unsigned parts, const Snapshot *snapshot)
 {
@@ -163,7 +163,7 @@ int replica_restore(Replica *replica, const Snapshot *from)
                                  replica_weights(replica), parts_of(replica), from);
 }
 
-/* ---- host arithmetic ------------------------------------------------------------------------ */
+/* ---- host arithmetic ------------------------------------------------------------------------- */
 
 void snapshot_max_counters(const Snapshot *const *from, int count, Snapshot *to)
 {

@@ -32,7 +32,7 @@ int gradient_clip(const Accelerator *accelerator, const float *from, float *to, 
     return *scaled ? accelerator_weighted_sum(accelerator, &from, &factor, 1, to, 0, n) : 0;
 }
 
-/* ---- accumulation --------------------------------------------------------------------------- */
+/* ---- accumulation ---------------------------------------------------------------------------- */
 
 int replica_reserve_held(Replica *replica, const StepRule *rule, Error *err)
 {
@@ -110,7 +110,7 @@ int replica_settle(Replica *replica, float *gradients, int64_t samples, const St
     return r;
 }
 
-/* ---- the step ------------------------------------------------------------------------------- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
 int replica_apply(Replica *replica, float *gradients, const StepRule *rule, double norm)
 {

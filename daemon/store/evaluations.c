@@ -5,7 +5,7 @@
 #include "store/rows.h"
 #include "store/statement.h"
 
-/* ---- add ----------------------------------------------------------------------------------- */
+/* ---- add ------------------------------------------------------------------------------------- */
 
 typedef struct Add {
     Request request;
@@ -56,7 +56,7 @@ int store_evaluation_add(Store *store, const EvaluationRecord *evaluation, Store
     return 0;
 }
 
-/* ---- load ---------------------------------------------------------------------------------- */
+/* ---- load ------------------------------------------------------------------------------------ */
 
 typedef struct Load {
     Request request;

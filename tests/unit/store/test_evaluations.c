@@ -76,7 +76,7 @@ static bool is_there(Fixture *f, uint64_t id)
     return fixture_sql_number(f, sql) == 1;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static void an_evaluation_comes_back_as_it_was(void **state)
 {
@@ -171,7 +171,7 @@ static void a_rewind_takes_later_evaluations_along(void **state)
     assert_int_equal(loaded.rows[1].round, 10);
 }
 
-/* ---- pins ---------------------------------------------------------------------------------- */
+/* ---- pins ------------------------------------------------------------------------------------ */
 
 static void pruning_leaves_the_best_and_does_not_count_it(void **state)
 {
