@@ -65,6 +65,7 @@ static bool sync_begins(Job *job)
 
 static void advance_live(Job *job)
 {
+    evaluation_advance(job);
     if (cut_begins(job))
         return;
     if (job->state == JOB_RUNNING && !job->stopping) {

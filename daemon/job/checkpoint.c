@@ -66,9 +66,13 @@ void checkpoint_drop(Job *job)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void finish_job(Job *job)
+void checkpoint_finish(Job *job)
 {
-    job_set_state(job, JOB_COMPLETED, NULL, NULL);
+    const char *reason = job->evaluation.stop_reason;
+    if (!job->finishing || !job->checkpoint.result || job->phase != PHASE_LIVE ||
+        checkpoint_under_way(job) || evaluation_is_under_way(job))
+        return;
+    job_set_state(job, JOB_COMPLETED, NULL, *reason ? reason : NULL);
     job_unload(job, "completed");
 }
 
@@ -141,8 +145,8 @@ static void on_saved(void *data, int r, const Error *err, uint64_t id)
     else
         saved(job, id, bytes);
     job_touch(job);
-    if (r == 0 && job->finishing && job->phase == PHASE_LIVE && !work->wanted)
-        finish_job(job);
+    work->result = r == 0 && job->finishing && !work->wanted;
+    checkpoint_finish(job);
     job_advance(job);
 }
 
@@ -185,7 +189,8 @@ static int write_out(Job *job)
                                .round = work->round,
                                .step = work->step,
                                .created_ms = clock_unix_ms(),
-                               .meta = work->meta};
+                               .meta = work->meta,
+                               .in_use = evaluation_wants_checkpoint(job, work->round)};
     work->writing = true;
     job->tasks++;
     /* A restore that is under way may have chosen any of those that are there: none is pruned. */
@@ -235,6 +240,7 @@ void checkpoint_cut(Job *job)
     work->round = job->round - 1; /* whole rounds that lie behind the cut */
     work->step = job_step(job);
     work->cutting = true;
+    work->result = false;
     job->rounds_since_checkpoint = 0;
     cuts_copy(job, on_copied);
 }

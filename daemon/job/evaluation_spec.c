@@ -123,7 +123,7 @@ void stop_when_explain(const StopWhen *when, double accuracy, double loss, uint6
 static bool has_accuracy(const JobSpec *spec)
 {
     LossKind loss;
-    return loss_from_name(spec->loss, &loss, NULL) == 0 && loss != LOSS_MSE;
+    return loss_from_name(spec->loss, &loss, NULL) == 0 && loss_takes_classes(loss);
 }
 
 bool evaluation_is_by_loss(const JobSpec *spec)

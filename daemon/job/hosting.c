@@ -288,6 +288,7 @@ void job_unload(Job *job, const char *reason)
         members_end(job, reason);
         managed_stop_all(job);
     }
+    evaluation_stop(job);
     checkpoint_drop(job);
     mean_drop(job);
     job_advance(job); /* at once if nothing is on a lane, else with the last task's return */

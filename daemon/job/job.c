@@ -32,6 +32,7 @@ Job *job_free(Job *job)
         return NULL;
     timer_cancel(manager_spec(job->manager)->timers, &job->retry);
     timer_cancel(manager_spec(job->manager)->timers, &job->quorum_timer);
+    evaluation_free(job);
     members_free(job);
     dealer_free(job->dealer);
     free(job->engines);

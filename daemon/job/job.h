@@ -35,6 +35,8 @@ typedef struct JobStatus {
     float loss;
     uint64_t checksum; /* 0: none yet */
     double samples_per_s, eta_s, running_s;
+    double accuracy; /* of the latest evaluation while training; negative: none yet */
+    uint64_t accuracy_round;
 } JobStatus;
 
 uint64_t job_id(const Job *job);

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/timer.h"
+#include "job/evaluation_state.h"
 #include "job/job.h"
 #include "job/launcher.h"
 #include "job/manager.h"
@@ -36,7 +37,6 @@ enum {
     JOB_MAX_PENDING_SETTINGS = 256, /* changes asked for and not yet in force */
     JOB_MAX_STORE_BACKLOG =
         64, /* rounds that may wait for the store before the next meeting waits */
-    TOKEN_MAX = 33,
     RANK_NAME_MAX = 16,
     GUARD_NORMS = 32, /* gradient norms that a median is taken of */
 };
@@ -162,6 +162,7 @@ typedef struct CheckpointWork {
     bool wanted;  /* as soon as all members are between steps */
     bool cutting; /* lanes are copying */
     bool writing; /* the store has it */
+    bool result;  /* the one on disk is the job's last */
     char *meta;
     CheckpointPart *parts;
     size_t n_parts;
@@ -199,6 +200,7 @@ struct Job {
     Timer quorum_timer;
     bool quorum_over; /* the meeting waits no longer for who has not come */
     bool stop_wanted; /* the job is to end when its round ends */
+    JobEvaluation evaluation;
     Engine **engines; /* by lane, NULL where none of its replicas live */
     Dealer *dealer;
     Member *members; /* spec.trainers; NULL while not loaded */
@@ -386,6 +388,8 @@ void checkpoint_want(Job *job, JobCheckpointed done, void *data);
 void checkpoint_cut(Job *job);
 void checkpoint_drop(Job *job);
 bool checkpoint_under_way(const Job *job);
+/* Ends a job whose result is on disk and whose last evaluation is over. */
+void checkpoint_finish(Job *job);
 void checkpoint_retry(void *job); /* a timer's: the result once more */
 
 /* checkpoint_meta.c */

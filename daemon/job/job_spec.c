@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "job/evaluation_spec.h"
 #include "replica/engine.h"
 
 _Static_assert((int)JOB_MAX_BATCH == (int)ENGINE_MAX_BATCH, "what is taken can be trained on");
@@ -115,7 +116,8 @@ static int resolve_training(const JobSpec *spec, JobPlan *plan, Error *err)
     if (r < 0)
         return r;
     JobSettings settings;
-    return job_spec_settings(spec, &settings, err);
+    r = job_spec_settings(spec, &settings, err);
+    return r < 0 ? r : evaluation_check_spec(spec, &settings, err);
 }
 
 int job_spec_settings(const JobSpec *spec, JobSettings *ret, Error *err)

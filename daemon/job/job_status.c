@@ -66,6 +66,8 @@ void job_status(Job *job, JobStatus *ret)
         .checksum = job->checksum,
         .samples_per_s = running ? job->rate : 0,
         .eta_s = -1,
+        .accuracy = job->evaluation.accuracy_round ? job->evaluation.accuracy : -1,
+        .accuracy_round = job->evaluation.accuracy_round,
         .running_s = job->lived_s + (running ? (double)(now - job->live_since_us) / 1e6 : 0),
     };
     if (running && job->rate > 0 && total >= job->samples)

@@ -1,4 +1,5 @@
-/* How managed trainers are started: by whoever main() wires in (service/). Loop thread. */
+/* How processes are started that work for a job: managed trainers, and evaluators. By whoever main()
+ * wires in (service/). Loop thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,11 +9,15 @@
 
 typedef struct LaunchedTrainer LaunchedTrainer; /* the launcher's own */
 
+typedef enum LaunchKind { LAUNCH_TRAINER, LAUNCH_EVALUATOR } LaunchKind;
+
 typedef struct LaunchSpec {
+    LaunchKind kind;
     uint64_t job;
-    uint32_t rank;
-    const char *data;  /* directory or "synthetic" */
-    const char *token; /* what the trainer shows at Join */
+    uint32_t rank;       /* a trainer's */
+    uint64_t checkpoint; /* an evaluator's */
+    const char *data;    /* directory or "synthetic" */
+    const char *token;   /* what it shows at Join, or to record the evaluation */
 } LaunchSpec;
 
 typedef struct Launcher {

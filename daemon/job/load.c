@@ -202,7 +202,7 @@ static void on_settings(void *data, int r, const Error *err, const SettingRecord
     if (r < 0)
         loading_failed(job, "cannot read its settings", &problem);
     else
-        rewind_metrics(job);
+        evaluation_load(job, rewind_metrics);
 }
 
 static void load_settings(Job *job)

@@ -1,9 +1,7 @@
 /* Trainers that dpsd starts itself, and starts again with a growing pause when they end. */
 #include "job/job_internal.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <sys/random.h>
 
 #define BACKOFF_FIRST_US (200 * USEC_PER_MSEC)
 #define BACKOFF_MAX_US   (10 * USEC_PER_SEC)
@@ -64,14 +62,6 @@ static void on_ended(void *data, bool clean, const char *how)
     start_again_later(member);
 }
 
-static void make_token(char token[TOKEN_MAX])
-{
-    uint64_t bits[2] = {0};
-    if (getrandom(bits, sizeof bits, 0) != sizeof bits)
-        bits[0] = clock_monotonic_us();
-    snprintf(token, TOKEN_MAX, "%016" PRIx64 "%016" PRIx64, bits[0], bits[1]);
-}
-
 static void start(Member *member)
 {
     Job *job = member->job;
@@ -114,7 +104,7 @@ void managed_stop(Member *member)
 void managed_start_all(Job *job)
 {
     for (uint32_t r = 0; r < job->spec.max_trainers; r++)
-        make_token(job->members[r].managed.token);
+        token_make(job->members[r].managed.token);
     for (uint32_t r = 0; !job->spec.external_trainers && r < job->spec.max_trainers; r++) {
         Member *member = &job->members[r];
         member->managed.backoff = (Timer){.fire = on_backoff, .data = member};

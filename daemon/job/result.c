@@ -66,6 +66,8 @@ char *result_json(const Job *job)
         cJSON_AddNumberToObject(json, "lr", (double)job->settings.lr) &&
         cJSON_AddNumberToObject(json, "interval", job->settings.interval) &&
         cJSON_AddNumberToObject(json, "checkpoint", (double)job->latest_checkpoint) &&
+        cJSON_AddNumberToObject(json, "accuracy", job->evaluation.accuracy) &&
+        cJSON_AddNumberToObject(json, "accuracy_round", (double)job->evaluation.accuracy_round) &&
         cJSON_AddStringToObject(json, "checksum", checksum) && add_ranks(json, job))
         text = cJSON_PrintUnformatted(json);
     cJSON_Delete(json);
@@ -105,6 +107,8 @@ int result_read(Job *job, const char *text)
     job->samples = (uint64_t)json_double(json, "samples");
     job->last_loss = (float)json_double(json, "loss");
     job->latest_checkpoint = (uint64_t)json_double(json, "checkpoint");
+    job->evaluation.accuracy = json_double(json, "accuracy");
+    job->evaluation.accuracy_round = (uint64_t)json_double(json, "accuracy_round");
     if (json_double(json, "interval") > 0) {
         job->settings.interval = (uint32_t)json_double(json, "interval");
         job->settings.lr = (float)json_double(json, "lr");

@@ -74,7 +74,7 @@ static int check_change(const Job *job, const JobSettings *after, Error *err)
         r = error_set(err, -EINVAL,
                       "trainers=%u: job %llu was submitted for %u at the most (--max-trainers)",
                       after->trainers, (unsigned long long)job->id, job->spec.max_trainers);
-    return r;
+    return r < 0 ? r : evaluation_check_settings(&job->spec, after, err);
 }
 
 static int check(const Job *job, const SettingText *settings, size_t n, Error *err)

@@ -103,33 +103,61 @@ static int spawn(const ChildLauncher *launcher, char *const argv[], char *token_
     return r;
 }
 
+enum { ARGUMENTS_MAX = 16 };
+
+/* The numbers on a command line, as text. */
+typedef struct Numbers {
+    char job[24], rank[12], checkpoint[24], parent[12];
+} Numbers;
+
+static void trainer_arguments(const ChildLauncher *launcher, const LaunchSpec *spec,
+                              Numbers *numbers, char *argv[ARGUMENTS_MAX])
+{
+    char *const arguments[] = {
+        launcher->command, "--address", launcher->address, "trainer", "--job",
+        numbers->job,      "--rank",    numbers->rank,     "--data",  (char *)spec->data,
+        "--managed",       "--parent",  numbers->parent,   NULL};
+    memcpy(argv, arguments, sizeof arguments);
+}
+
+static void evaluator_arguments(const ChildLauncher *launcher, const LaunchSpec *spec,
+                                Numbers *numbers, char *argv[ARGUMENTS_MAX])
+{
+    char *const arguments[] = {
+        launcher->command,  "--address",    launcher->address,   "eval",     "--data",
+        (char *)spec->data, "--checkpoint", numbers->checkpoint, "--record", "--parent",
+        numbers->parent,    "--",           numbers->job,        NULL};
+    memcpy(argv, arguments, sizeof arguments);
+}
+
+typedef struct Kind {
+    const char *token_name; /* in the environment */
+    void (*arguments)(const ChildLauncher *launcher, const LaunchSpec *spec, Numbers *numbers,
+                      char *argv[ARGUMENTS_MAX]);
+} Kind;
+
+static const Kind kinds[] = {
+    [LAUNCH_TRAINER] = {"DPS_TRAINER_TOKEN", trainer_arguments},
+    [LAUNCH_EVALUATOR] = {"DPS_EVALUATION_TOKEN", evaluator_arguments},
+};
+
 static int start(void *self, const LaunchSpec *spec,
                  void (*on_exit)(void *data, bool clean, const char *how), void *data,
                  LaunchedTrainer **ret, Error *err)
 {
     ChildLauncher *launcher = self;
-    char job[24], rank[12], parent[12], token[80];
+    const Kind *kind = &kinds[spec->kind];
+    Numbers numbers;
+    char *argv[ARGUMENTS_MAX], token[80];
     LaunchedTrainer *trainer = calloc(1, sizeof *trainer);
     if (!trainer)
         return error_set(err, -ENOMEM, "out of memory");
-    snprintf(job, sizeof job, "%" PRIu64, spec->job);
-    snprintf(rank, sizeof rank, "%u", spec->rank);
-    snprintf(parent, sizeof parent, "%d", (int)getpid());
-    snprintf(token, sizeof token, "DPS_TRAINER_TOKEN=%s", spec->token);
-    char *const argv[] = {launcher->command,
-                          "--address",
-                          launcher->address,
-                          "trainer",
-                          "--job",
-                          job,
-                          "--rank",
-                          rank,
-                          "--data",
-                          (char *)spec->data,
-                          "--managed",
-                          "--parent",
-                          parent,
-                          NULL};
+    snprintf(numbers.job, sizeof numbers.job, "%" PRIu64, spec->job);
+    snprintf(numbers.rank, sizeof numbers.rank, "%u", spec->rank);
+    snprintf(numbers.checkpoint, sizeof numbers.checkpoint, "%" PRIu64, spec->checkpoint);
+    snprintf(numbers.parent, sizeof numbers.parent, "%d", (int)getpid());
+    snprintf(token, sizeof token, "%s=%s", kind->token_name, spec->token);
+    kind->arguments(launcher, spec, &numbers, argv);
     int r = spawn(launcher, argv, token, &trainer->pid);
     if (r < 0) {
         free(trainer);

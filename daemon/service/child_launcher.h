@@ -1,4 +1,5 @@
-/* Managed trainers as child processes: `dpsctl trainer` with the job's data. Loop thread only.
+/* Managed trainers and evaluators as child processes: `dpsctl trainer` with the job's data, `dpsctl
+ * eval` with its held-out data. Loop thread only.
  *
  * A child asks the kernel to be ended when its parent dies, so that none is left behind by a kill
  * -9. */

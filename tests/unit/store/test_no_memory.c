@@ -131,6 +131,28 @@ static int load_rounds(Fixture *f, uint64_t job, Answer *answer)
     return store_rounds_load(f->store, job, UINT64_MAX, 100, on_rounds, answer);
 }
 
+static int add_evaluation(Fixture *f, uint64_t job, Answer *answer)
+{
+    EvaluationRecord evaluation = {.job = job, .round = 1, .best = true};
+    return store_evaluation_add(f->store, &evaluation, answer_done, answer);
+}
+
+static void on_evaluations(void *data, int r, const Error *err, const EvaluationsLoaded *loaded)
+{
+    assert_int_equal(loaded->n, r < 0 ? 0 : 1);
+    answer_done(data, r, err);
+}
+
+static int load_evaluations(Fixture *f, uint64_t job, Answer *answer)
+{
+    return store_evaluations_load(f->store, job, 0, 100, on_evaluations, answer);
+}
+
+static int pin_none(Fixture *f, uint64_t job, Answer *answer)
+{
+    return store_checkpoint_pin(f->store, job, PIN_BEST, 0, answer_done, answer);
+}
+
 static int rewind_job(Fixture *f, uint64_t job, Answer *answer)
 {
     return store_job_rewind(f->store, job, 100, NULL, 0, true, UINT64_MAX, answer_done, answer);
@@ -157,6 +179,9 @@ static const NamedCall calls[] = {
     {"load settings", load_settings},
     {"add rounds", add_rounds},
     {"load rounds", load_rounds},
+    {"add an evaluation", add_evaluation},
+    {"load evaluations", load_evaluations},
+    {"pin", pin_none},
     {"rewind", rewind_job},
     {"ping", ping},
     {"save a checkpoint", save},
