@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "replica/combine.h"
 #include "replica/replica_internal.h"
 #include "replica/shared_internal.h"
 #include "replica/snapshot_internal.h"
@@ -64,6 +65,37 @@ int replica_gradient(Replica *replica, const Batch *batch, uint64_t step, const 
     int r = replica_run(replica, batch, step, rule, replica->gradients, &used, &result, err);
     if (r < 0)
         return r;
+    result.compute_us = clock_monotonic_us() - begin;
+    *ret = result;
+    return 0;
+}
+
+static int take_gradient(Replica *replica, const Context *context, const StepRule *rule,
+                         StepResult *result)
+{
+    int r = combine_copy(engine_accelerator(replica->engine), context_gradients(context),
+                         replica->gradients, replica->weights.n_params);
+    if (r == 0)
+        r = replica_settle(replica, replica->gradients, context_samples(context), rule, result);
+    return r;
+}
+
+int replica_take_gradient(Replica *replica, const Context *context, const StepRule *rule,
+                          StepResult *ret, Error *err)
+{
+    uint64_t begin = clock_monotonic_us();
+    StepResult result = {0};
+    if (!replica->shared)
+        return error_set(err, -EINVAL, "replica %d has parameters of its own; step it",
+                         replica->rank);
+    if (!context_gradients(context))
+        return error_set(err, -ENODATA, "the context has no gradients yet; run its backward first");
+    int r = replica_reserve_held(replica, rule, err);
+    if (r < 0)
+        return r;
+    r = take_gradient(replica, context, rule, &result);
+    if (r < 0)
+        return replica_device_error(replica, r, "taking a gradient", err);
     result.compute_us = clock_monotonic_us() - begin;
     *ret = result;
     return 0;

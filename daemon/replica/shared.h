@@ -127,6 +127,10 @@ void replica_attach(Replica *replica, SharedVersion *version);
 int replica_gradient(Replica *replica, const Batch *batch, uint64_t step, const StepRule *rule,
                      StepResult *ret, Error *err);
 const float *replica_gradients(const Replica *replica);
+/* The same with the gradient of a context, which is copied, so that the context may go while it
+ * waits for the update. -ENODATA before its backward */
+int replica_take_gradient(Replica *replica, const Context *context, const StepRule *rule,
+                          StepResult *ret, Error *err);
 
 /* After replica_backward; NULL before. Read by an update while the context is left alone. */
 const float *context_gradients(const Context *context);
