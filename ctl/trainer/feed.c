@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ctl/trainer/feeder.h"
+#include "ctl/trainer/group.h"
 #include "ctl/trainer/stop.h"
 #include "dps.pb-c.h"
 
@@ -24,6 +25,7 @@ typedef struct Feed {
     Progress *progress;
     UnderWay under_way[FIT_MAX_WINDOW]; /* a ring */
     uint64_t sent, answered;
+    Group group;
     bool over;
     FeedOutcome *outcome;
 } Feed;
@@ -45,11 +47,10 @@ static char *finish_with(Feed *f, FeedEnd end, GrpcStatus code)
     return f->outcome->status.message;
 }
 
-/* ---- out ----------------------------------------------------------------------------------------
- */
+/* ---- out ------------------------------------------------------------------------------------- */
 
 /* 0 or what client_stream_send says. */
-static int send_batch(Feed *f, const FeederBatch *batch)
+static int send_batch(Feed *f, const FeederBatch *batch, bool hold)
 {
     Dps__V1__Tensor x = DPS__V1__TENSOR__INIT, y = DPS__V1__TENSOR__INIT;
     Dps__V1__Batch message = DPS__V1__BATCH__INIT;
@@ -70,6 +71,7 @@ static int send_batch(Feed *f, const FeederBatch *batch)
     message.step = batch->step;
     message.x = &x;
     message.y = &y;
+    message.hold = hold;
     request.kind_case = DPS__V1__TRAIN_REQUEST__KIND_BATCH;
     request.batch = &message;
     return client_stream_send(f->stream, &request.base);
@@ -82,6 +84,8 @@ static void pump(Feed *f)
 
     while (!f->over && f->sent - f->answered < f->fit->window &&
            (batch = feeder_front(f->feeder)) != NULL) {
+        GroupVerdict verdict = group_judge(&f->group, feeder_has_next(f->feeder),
+                                           f->sent > f->answered, progress_now_ms());
         int r;
 
         if (batch->error < 0) {
@@ -89,7 +93,9 @@ static void pump(Feed *f)
                      "%s", batch->problem);
             return;
         }
-        r = send_batch(f, batch);
+        if (verdict == GROUP_WAIT)
+            return;
+        r = send_batch(f, batch, verdict == GROUP_HOLD);
         if (r == -EPIPE || r == -EAGAIN) /* on_end and on_writable tell */
             return;
         if (r < 0) {
@@ -99,12 +105,12 @@ static void pump(Feed *f)
         }
         f->under_way[f->sent++ % FIT_MAX_WINDOW] =
             (UnderWay){batch->step, batch->epoch, (uint32_t)batch->samples};
+        group_sent(&f->group, verdict);
         feeder_pop(f->feeder);
     }
 }
 
-/* ---- in -----------------------------------------------------------------------------------------
- */
+/* ---- in -------------------------------------------------------------------------------------- */
 
 static void on_lease(Feed *f, const Dps__V1__Lease *lease)
 {
@@ -119,6 +125,8 @@ static void on_lease(Feed *f, const Dps__V1__Lease *lease)
         snprintf(finish_with(f, FEED_WRONG, GRPC_RESOURCE_EXHAUSTED), CLIENT_MESSAGE_SIZE,
                  "the server sends leases further ahead than %zu batches",
                  FEEDER_LEASES(f->fit->window));
+    else
+        pump(f); /* a batch may have waited for a lease behind its own */
 }
 
 static void on_result(Feed *f, const Dps__V1__BatchResult *result)
@@ -193,8 +201,7 @@ static const ClientStreamHandler handler = {
     .on_end = on_end,
 };
 
-/* ---- running ------------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void on_batch_read(int fd, void *user)
 {
@@ -234,8 +241,12 @@ static void run(Feed *f, uint64_t session)
         r = client_watch_fd(f->client, feeder_fd(f->feeder), on_batch_read, f);
     if (r == 0)
         r = client_watch_fd(f->client, stop_fd(), on_stop, f);
-    while (r == 0 && !f->over)
-        r = client_run_once(f->client, -1);
+    while (r == 0 && !f->over) {
+        int wait_ms = group_wait_ms(&f->group, progress_now_ms());
+        r = client_run_once(f->client, wait_ms);
+        if (r == 0 && wait_ms >= 0)
+            pump(f);
+    }
     if (!f->over) {
         snprintf(finish_with(f, FEED_ENDED, GRPC_UNAVAILABLE), CLIENT_MESSAGE_SIZE, "%s",
                  client_problem(f->client) ? client_problem(f->client) : strerror(-r));
@@ -244,9 +255,13 @@ static void run(Feed *f, uint64_t session)
 }
 
 void feed_run(Client *client, uint64_t session, Dataset *dataset, const Fit *fit,
-              Progress *progress, FeedOutcome *ret)
+              uint32_t accumulate, Progress *progress, FeedOutcome *ret)
 {
-    Feed f = {.client = client, .fit = fit, .progress = progress, .outcome = ret};
+    Feed f = {.client = client,
+              .fit = fit,
+              .progress = progress,
+              .group = {.size = accumulate},
+              .outcome = ret};
 
     *ret = (FeedOutcome){0};
     if (feeder_new(dataset, fit, &f.feeder) < 0) {

@@ -23,5 +23,7 @@ typedef struct FeedOutcome {
     uint64_t steps; /* that were answered */
 } FeedOutcome;
 
+/* accumulate: batches to an optimizer step (group.h), at least 1; above that the window must be
+ * GROUP_MIN_WINDOW or more. */
 void feed_run(Client *client, uint64_t session, Dataset *dataset, const Fit *fit,
-              Progress *progress, FeedOutcome *ret);
+              uint32_t accumulate, Progress *progress, FeedOutcome *ret);

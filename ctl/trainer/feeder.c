@@ -236,6 +236,12 @@ const FeederBatch *feeder_front(Feeder *f)
     return ready ? &f->batches[f->popped % f->fit.window] : NULL;
 }
 
+/* Both counters are changed by this thread only. */
+bool feeder_has_next(const Feeder *f)
+{
+    return f->pushed - f->popped > 1;
+}
+
 void feeder_pop(Feeder *f)
 {
     pthread_mutex_lock(&f->mutex);

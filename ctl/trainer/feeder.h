@@ -7,6 +7,7 @@
  * feeder's alone while it lives. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,3 +44,5 @@ int feeder_push(Feeder *feeder, uint64_t step, uint64_t epoch, const uint64_t *i
 /* The next batch, which stays the feeder's until feeder_pop; NULL: not read yet. */
 const FeederBatch *feeder_front(Feeder *feeder);
 void feeder_pop(Feeder *feeder);
+/* Whether a lease stands behind that of the front, read or not. */
+bool feeder_has_next(const Feeder *feeder);

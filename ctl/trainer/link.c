@@ -9,6 +9,7 @@
 #include "ctl/text.h"
 #include "ctl/trainer/feed.h"
 #include "ctl/trainer/fit.h"
+#include "ctl/trainer/group.h"
 #include "ctl/trainer/stop.h"
 
 enum {
@@ -17,8 +18,7 @@ enum {
     LEAVE_MS = 2000, /* the server notices the closed connection anyway */
 };
 
-/* ---- what a status means ------------------------------------------------------------------------
- */
+/* ---- what a status means --------------------------------------------------------------------- */
 
 typedef struct EndOf {
     GrpcStatus code;
@@ -65,8 +65,7 @@ static void refuse(LinkResult *result, const char *text)
     snprintf(result->status.message, sizeof(result->status.message), "%s", text);
 }
 
-/* ---- joining ------------------------------------------------------------------------------------
- */
+/* ---- joining --------------------------------------------------------------------------------- */
 
 /* FAILED_PRECONDITION: a job that has ended refuses to be joined, and how it ended is what the
  * trainer wants to know; or the rank has a trainer, which may pass. */
@@ -137,8 +136,7 @@ static void leave(Client *client, uint64_t session)
         protobuf_c_message_free_unpacked(reply, NULL);
 }
 
-/* ---- feeding ------------------------------------------------------------------------------------
- */
+/* ---- feeding --------------------------------------------------------------------------------- */
 
 /* Translates how the feeding ended. */
 static void conclude(const FeedOutcome *outcome, LinkResult *result)
@@ -173,6 +171,13 @@ static void feed_session(Client *client, LinkPlan *plan, const Dps__V1__JoinRepl
         refuse(result, problem);
         return;
     }
+    if (plan->accumulate > 1 && fit.window < GROUP_MIN_WINDOW) {
+        snprintf(problem, sizeof(problem),
+                 "--accumulate needs leases that come %d ahead; the server's window is %" PRIu32,
+                 GROUP_MIN_WINDOW, fit.window);
+        refuse(result, problem);
+        return;
+    }
     plan->any_rank = false;
     plan->rank = reply->rank;
     progress->job = plan->job;
@@ -180,7 +185,7 @@ static void feed_session(Client *client, LinkPlan *plan, const Dps__V1__JoinRepl
     progress->step = reply->step;
     progress->round = reply->round;
     result->joined = true;
-    feed_run(client, reply->session, plan->dataset, &fit, progress, &outcome);
+    feed_run(client, reply->session, plan->dataset, &fit, plan->accumulate, progress, &outcome);
     result->steps = outcome.steps;
     conclude(&outcome, result);
 }

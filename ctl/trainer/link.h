@@ -27,6 +27,7 @@ typedef struct LinkPlan {
     uint32_t rank;
     const char *token; /* of a managed trainer; "" */
     bool managed;
+    uint32_t accumulate; /* batches to an optimizer step; 1: each is one */
     Dataset *dataset;
     const char *data; /* its name */
 } LinkPlan;

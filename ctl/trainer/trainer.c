@@ -26,12 +26,12 @@ enum {
     GOOD_MS = 2000,
 };
 
-/* ---- options ------------------------------------------------------------------------------------
- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 typedef struct TrainerArgs {
     const char *job, *data;
     uint64_t rank, parent, reconnect;
+    uint32_t accumulate;
     bool managed;
 } TrainerArgs;
 
@@ -40,6 +40,8 @@ static const ArgOption arg_options[] = {
     {"rank", 'r', ARG_U64, offsetof(TrainerArgs, rank), "R", "which rank to be (any free one)"},
     {"data", 'd', ARG_STRING, offsetof(TrainerArgs, data), "DIR",
      "IDX files or .npz with x and y, or synthetic[:SEED[:COUNT]]"},
+    {"accumulate", 0, ARG_U32, offsetof(TrainerArgs, accumulate), "A",
+     "batches to an optimizer step: their gradients are averaged (1)"},
     {"reconnect", 0, ARG_U64, offsetof(TrainerArgs, reconnect), "SECONDS",
      "how long to look for a daemon that went away (600)"},
     {"managed", 0, ARG_FLAG, offsetof(TrainerArgs, managed), NULL,
@@ -52,8 +54,12 @@ const ArgSpec trainer_args = {
     .positional = "",
     .summary = "Feed one rank of a job with batches",
     .details = "Runs until the job is done. When the daemon goes away it comes back by itself and "
-               "goes on\nwhere the job stands. SIGTERM and SIGINT leave the job; the rank's "
-               "remaining work goes to\nthe other trainers.",
+               "goes on\n"
+               "where the job stands. SIGTERM and SIGINT leave the job; the rank's remaining work "
+               "goes to\n"
+               "the other trainers. With --accumulate A a group of A batches is one step of the "
+               "optimizer;\n"
+               "the last group may be smaller.\n",
     .options = arg_options,
     .count = sizeof(arg_options) / sizeof(arg_options[0]),
 };
@@ -82,12 +88,12 @@ static int parse(int argc, char **argv, TrainerArgs *args, CtlOptions *options, 
     plan->any_rank = args->rank == UINT64_MAX;
     plan->rank = plan->any_rank ? 0 : (uint32_t)args->rank;
     plan->data = args->data;
+    plan->accumulate = args->accumulate;
     plan->managed = args->managed;
     return -1;
 }
 
-/* ---- staying with the job -----------------------------------------------------------------------
- */
+/* ---- staying with the job -------------------------------------------------------------------- */
 
 typedef struct Trainer {
     const CtlOptions *options;
@@ -232,7 +238,7 @@ static uint64_t some_seed(void)
 
 int trainer_main(int argc, char **argv, const CtlOptions *given)
 {
-    TrainerArgs args = {.rank = UINT64_MAX, .reconnect = RECONNECT_S};
+    TrainerArgs args = {.rank = UINT64_MAX, .reconnect = RECONNECT_S, .accumulate = 1};
     CtlOptions options = *given;
     Trainer t = {.options = &options};
     const char *token = getenv("DPS_TRAINER_TOKEN");

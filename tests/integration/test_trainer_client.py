@@ -189,6 +189,79 @@ def test_sleeps_while_it_waits(trainer, folder):
         ends(process, 0)
 
 
+# ---- accumulation -------------------------------------------------------------------------------
+
+
+def held(plan):
+    return "".join("h" if batch.hold else "s" for batch in plan.batches)
+
+
+@pytest.mark.parametrize("count,size,pattern", [
+    (10, 1, "ssssssssss"), (12, 4, "hhhs" * 3), (10, 4, "hhhshhhshs"), (9, 4, "hhhshhhss"),
+    (3, 8, "hhs"), (1, 2, "s"), (20, 7, "hhhhhhs" * 2 + "hhhhhs")])
+def test_all_but_the_last_batch_of_a_group_are_held(trainer, folder, arrays, count, size, pattern):
+    plan = Plan(leases(count))
+    with FakeServer(plan) as server:
+        ends(trainer(server.address, folder, "--accumulate", size), 0)
+    assert held(plan) == pattern
+    check_batches(plan.batches, plan, *arrays)
+
+
+@pytest.mark.parametrize("window,pause", [(2, 0), (2, 0.03), (3, 0.02), (WINDOW, 0.02)])
+def test_groups_do_not_depend_on_when_leases_come(trainer, folder, window, pause):
+    """The next lease comes with an answer, which may be slow: the group is not closed before."""
+    plan = Plan(leases(14), window=window)
+    plan.on_batch = lambda *_: time.sleep(pause)
+    with FakeServer(plan) as server:
+        ends(trainer(server.address, folder, "--accumulate", 5), 0)
+    assert held(plan) == "hhhhshhhhshhhs"
+
+
+def test_a_slow_answer_is_waited_for(trainer, folder):
+    plan = Plan(leases(8), window=2)
+    plan.on_batch = lambda step, _: time.sleep(1.2 if step == 1 else 0)
+    with FakeServer(plan) as server:
+        ends(trainer(server.address, folder, "--accumulate", 4), 0)
+    assert held(plan) == "hhhshhhs"
+
+
+def test_no_batch_is_held_when_no_lease_comes_after_it(trainer, folder):
+    plan = Plan(leases(4), ahead=1)  # a server that leases one batch at a time
+    with FakeServer(plan) as server:
+        ends(trainer(server.address, folder, "--accumulate", 3), 0)
+    assert held(plan) == "ssss"
+
+
+def test_a_group_begins_anew_with_a_session(trainer, folder, arrays):
+    plan = Plan(leases(20))
+    starts = []
+
+    def on_batch(step, context):
+        if step == 6 and plan.streams == 1:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "stopping")
+
+    plan.on_batch = on_batch
+    plan.on_train = lambda _context, _number: starts.append((len(plan.batches), plan.answered))
+    with FakeServer(plan) as server:
+        ends(trainer(server.address, folder, "--accumulate", 4), 0)
+    (_, (at, first)) = starts
+    assert first == 6 and held(plan).startswith("hhhshhh")
+    assert held(plan)[at:] == "hhhshhhshhhshs"
+    check_batches(plan.batches[at:], plan, *arrays, first=6)
+
+
+def test_accumulation_needs_leases_ahead(trainer, folder):
+    plan = Plan(leases(4), window=1)
+    with FakeServer(plan) as server:
+        _, err = ends(trainer(server.address, folder, "--accumulate", 2), 1)
+    assert "--accumulate" in err and "window is 1" in err and err.count("\n") == 1
+    assert plan.leaves == [1001] and not plan.batches
+    plan = Plan(leases(4), window=1)
+    with FakeServer(plan) as server:
+        ends(trainer(server.address, folder), 0)
+    assert held(plan) == "ssss"
+
+
 # ---- coming back --------------------------------------------------------------------------------
 
 
@@ -381,7 +454,7 @@ def test_a_join_that_is_refused_is_not_tried_again(trainer, folder, code, status
 
 
 @pytest.mark.parametrize("options,word", [
-    (["--rank", "x"], "rank"), (["--rank", 2 ** 40], "too large"), (["--nonsense"], "nonsense"),
+    (["--rank", "x"], "rank"), (["--accumulate", 0], "--accumulate wants"), (["--rank", 2 ** 40], "too large"), (["--nonsense"], "nonsense"),
     (["and", "more"], "")])
 def test_wrong_usage(trainer, folder, options, word):
     _, err = ends(trainer(NOBODY, folder, *options), 2)

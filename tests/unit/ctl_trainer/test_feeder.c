@@ -118,6 +118,22 @@ static void wide_labels_are_sent_wide(void **state)
     feeder_free(feeder);
 }
 
+static void a_lease_behind_the_front_is_known(void **state)
+{
+    Feeder *feeder = make();
+
+    (void)state;
+    assert_false(feeder_has_next(feeder));
+    assert_int_equal(push(feeder, 0), 0);
+    assert_false(feeder_has_next(feeder));
+    assert_int_equal(push(feeder, 1), 0);
+    assert_true(feeder_has_next(feeder));
+    wait_front(feeder);
+    feeder_pop(feeder);
+    assert_false(feeder_has_next(feeder));
+    feeder_free(feeder);
+}
+
 static void leases_are_bounded(void **state)
 {
     Feeder *feeder = make();
@@ -178,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(batches_come_in_the_order_of_their_leases),
         TEST(wide_labels_are_sent_wide),
+        TEST(a_lease_behind_the_front_is_known),
         TEST(leases_are_bounded),
         TEST(what_cannot_be_read_says_why),
         TEST(can_be_freed_at_any_moment),
