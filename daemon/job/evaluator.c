@@ -149,7 +149,7 @@ static Lane *quietest_lane(const Job *job)
     return best;
 }
 
-int evaluator_new(Job *job, EvaluatorDone done, void *data, Evaluator **ret)
+int evaluator_new(Job *job, uint64_t checkpoint, EvaluatorDone done, void *data, Evaluator **ret)
 {
     Evaluator *evaluator = calloc(1, sizeof *evaluator);
     if (!evaluator)
@@ -157,7 +157,7 @@ int evaluator_new(Job *job, EvaluatorDone done, void *data, Evaluator **ret)
     *evaluator = (Evaluator){
         .job = job, .lane = quietest_lane(job), .done = done, .data = data, .busy = true};
     *ret = evaluator;
-    job_mean(job, 0, on_mean, evaluator);
+    job_mean(job, checkpoint, on_mean, evaluator);
     return 0;
 }
 

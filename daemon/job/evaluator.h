@@ -1,4 +1,4 @@
-/* Runs the averaged model of a job on batches, on a lane, beside whatever else goes on. Loop
+/* Runs the averaged model of a job, or of one of its checkpoints, on batches, on a lane, beside whatever else goes on. Loop
  * thread.
  *
  * One batch at a time: the next one after the callback of the last. */
@@ -9,9 +9,9 @@
 typedef struct Evaluator Evaluator;
 
 typedef void (*EvaluatorDone)(void *data, int r, const Error *err);
-/* `done` comes when the model is ready, or with an error, after which the evaluator is still to be
- * freed. -ENOMEM */
-int evaluator_new(Job *job, EvaluatorDone done, void *data, Evaluator **ret);
+/* checkpoint 0: the model as it stands. `done` comes when the model is ready, or with an error, after
+ * which the evaluator is still to be freed. -ENOMEM */
+int evaluator_new(Job *job, uint64_t checkpoint, EvaluatorDone done, void *data, Evaluator **ret);
 /* At any time; NULL is fine. No callback comes after it. */
 void evaluator_free(Evaluator *evaluator);
 

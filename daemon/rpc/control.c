@@ -23,6 +23,7 @@ static const Method methods[] = {
     METHOD("Evaluate", evaluate_request, true, false, control_evaluate),
     METHOD("Export", export_request, false, true, control_export),
     METHOD("Metrics", metrics_request, false, true, control_metrics),
+    METHOD("Evaluations", evaluations_request, false, true, control_evaluations),
     METHOD("Events", job_request, false, true, control_events),
     METHOD("ServerInfo", empty, false, false, control_server_info),
 };

@@ -20,6 +20,7 @@ static void pack_checkpoint(const CheckpointRecord *record, Dps__V1__CheckpointI
     info->bytes = record->bytes;
     info->valid = record->valid;
     info->problem = record->problem ? record->problem : "";
+    info->best = record->best;
 }
 
 static void on_checkpointed(void *data, int r, const Error *err, const CheckpointRecord *record)

@@ -1,9 +1,12 @@
-/* Evaluate: batches come in one at a time, each after the one before is through the model. */
+/* Evaluate: batches come in one at a time, each after the one before is through the model. What
+ * comes out is answered, and recorded where the job waits for it. */
 #include "rpc/control_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "dps.pb-c.h"
+#include "job/evaluation.h"
 #include "job/evaluator.h"
 #include "rpc/batch.h"
 
@@ -11,9 +14,11 @@ typedef struct Evaluate {
     Pending pending; /* first; call is NULL once the client has given up */
     Job *job;        /* known from the first message on */
     Evaluator *evaluator;
+    uint64_t checkpoint;
+    char *token;      /* of one that is to be recorded; else NULL */
     OwnedBatch batch; /* of the message at hand */
     bool has_batch;
-    bool half_closed, working;
+    bool half_closed, working, recording;
 } Evaluate;
 
 static void end(Evaluate *evaluate)
@@ -21,6 +26,7 @@ static void end(Evaluate *evaluate)
     evaluator_free(evaluate->evaluator);
     if (evaluate->has_batch)
         evaluate->batch.release(evaluate->batch.owner);
+    free(evaluate->token);
     free(evaluate);
 }
 
@@ -42,6 +48,30 @@ static void reply(Evaluate *evaluate)
     end(evaluate);
 }
 
+/* The client may have gone meanwhile. */
+static void on_recorded(void *data, int r, const Error *err)
+{
+    Evaluate *evaluate = data;
+    if (!evaluate->pending.call)
+        end(evaluate);
+    else if (r < 0)
+        fail(evaluate, r, err);
+    else
+        reply(evaluate);
+}
+
+/* All batches are through. */
+static void finish(Evaluate *evaluate)
+{
+    if (!evaluate->token) {
+        reply(evaluate);
+        return;
+    }
+    evaluate->recording = true;
+    job_evaluation_record(evaluate->job, evaluate->checkpoint, evaluate->token,
+                          evaluator_total(evaluate->evaluator), on_recorded, evaluate);
+}
+
 static void on_run(void *data, int r, const Error *err)
 {
     Evaluate *evaluate = data;
@@ -49,7 +79,7 @@ static void on_run(void *data, int r, const Error *err)
     if (r < 0)
         fail(evaluate, r, err);
     else if (evaluate->half_closed)
-        reply(evaluate);
+        finish(evaluate);
     else
         call_resume(evaluate->pending.call);
 }
@@ -70,15 +100,18 @@ static void on_ready(void *data, int r, const Error *err)
 }
 
 /* The first message names the job. */
-static bool begin(Evaluate *evaluate, uint64_t id)
+static bool begin(Evaluate *evaluate, const Dps__V1__EvaluateRequest *request)
 {
     Error err = {0};
-    evaluate->job = call_find_job(evaluate->pending.call, evaluate->pending.services, id);
+    evaluate->job = call_find_job(evaluate->pending.call, evaluate->pending.services, request->job);
     if (!evaluate->job) {
         end(evaluate);
         return false;
     }
+    evaluate->checkpoint = request->checkpoint;
     int r = job_prepare(evaluate->job, &err);
+    if (r == 0 && request->record && !(evaluate->token = strdup(request->token)))
+        r = error_set(&err, -ENOMEM, "dpsd is out of memory");
     if (r < 0)
         fail(evaluate, r, &err);
     return r == 0;
@@ -89,9 +122,13 @@ static void on_message(Call *call, const ProtobufCMessage *message, void *data)
     Evaluate *evaluate = data;
     const Dps__V1__EvaluateRequest *request = (const Dps__V1__EvaluateRequest *)message;
     Error err = {0};
-    if (!evaluate->job && !begin(evaluate, request->job))
+    if (!evaluate->job && !begin(evaluate, request))
         return;
-    int r = batch_from_tensors(job_plan(evaluate->job), call_steal_message(call), request->x,
+    int r = evaluate->token
+                ? job_evaluation_admit(evaluate->job, evaluate->checkpoint, evaluate->token, &err)
+                : 0;
+    if (r == 0)
+        r = batch_from_tensors(job_plan(evaluate->job), call_steal_message(call), request->x,
                                request->y, &evaluate->batch, &err);
     if (r < 0) {
         fail(evaluate, r, &err);
@@ -102,7 +139,8 @@ static void on_message(Call *call, const ProtobufCMessage *message, void *data)
         run(evaluate);
         return;
     }
-    r = evaluator_new(evaluate->job, on_ready, evaluate, &evaluate->evaluator);
+    r = evaluator_new(evaluate->job, evaluate->checkpoint, on_ready, evaluate,
+                      &evaluate->evaluator);
     if (r < 0)
         fail(evaluate, r, (error_set(&err, r, "dpsd is out of memory"), &err));
 }
@@ -114,7 +152,7 @@ static void on_half_close(Call *call, void *data)
     if (evaluate->working)
         return;
     if (evaluate->evaluator) {
-        reply(evaluate);
+        finish(evaluate);
         return;
     }
     call_fail(call, GRPC_INVALID_ARGUMENT, "no batch was sent; the first message names the job");
@@ -125,7 +163,8 @@ static void on_cancel(void *data)
 {
     Evaluate *evaluate = data;
     evaluate->pending.call = NULL;
-    end(evaluate);
+    if (!evaluate->recording) /* else it ends with the answer of the store */
+        end(evaluate);
 }
 
 void control_evaluate(Call *call, const ProtobufCMessage *message, void *server)

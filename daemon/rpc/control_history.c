@@ -1,11 +1,15 @@
-/* Metrics and events: pages from the store, the next one when the client has taken the last. */
+/* Metrics, evaluations and events: pages from the store, the next one when the client has taken the last. */
 #include "rpc/control_internal.h"
 
 #include <stdlib.h>
 
 #include "dps.pb-c.h"
 
-enum { METRICS_PAGE = 2000, EVENTS_PAGE = 500 }; /* rows: a page stays well under 1 MiB */
+enum {
+    METRICS_PAGE = 2000,
+    EVALUATIONS_PAGE = 2000,
+    EVENTS_PAGE = 500
+}; /* rows: a page stays well under 1 MiB */
 
 typedef struct History {
     Pending pending; /* first; id: the job */
@@ -150,6 +154,63 @@ void control_metrics(Call *call, const ProtobufCMessage *message, void *server)
 {
     const Dps__V1__MetricsRequest *request = (const Dps__V1__MetricsRequest *)message;
     begin(call, server, request->job, request->after_round, load_rounds);
+}
+
+/* ---- evaluations ----------------------------------------------------------------------------- */
+
+static bool send_evaluations(Call *call, const EvaluationsLoaded *loaded, bool *room)
+{
+    Dps__V1__EvaluationsPage page = DPS__V1__EVALUATIONS_PAGE__INIT;
+    Dps__V1__EvaluationsRow *rows = calloc(loaded->n + 1, sizeof *rows);
+    page.rows = calloc(loaded->n + 1, sizeof *page.rows);
+    page.n_rows = loaded->n;
+    bool whole = rows && page.rows;
+    for (size_t i = 0; whole && i < loaded->n; i++) {
+        const EvaluationRecord *record = &loaded->rows[i];
+        dps__v1__evaluations_row__init(&rows[i]);
+        rows[i].round = record->round;
+        rows[i].checkpoint = record->checkpoint;
+        rows[i].accuracy = record->accuracy;
+        rows[i].loss = record->loss;
+        rows[i].samples = record->samples;
+        rows[i].unix_ms = record->unix_ms;
+        rows[i].best = record->best;
+        page.rows[i] = &rows[i];
+    }
+    if (whole)
+        *room = call_send(call, &page.base);
+    free(rows);
+    free(page.rows);
+    return whole;
+}
+
+static void on_evaluations(void *data, int r, const Error *err, const EvaluationsLoaded *loaded)
+{
+    History *history = data;
+    bool room = true;
+    Error problem;
+    if (!page_came(history, r, err))
+        return;
+    if (loaded->n && !send_evaluations(history->pending.call, loaded, &room)) {
+        fail(history, -ENOMEM, (error_set(&problem, -ENOMEM, "dpsd is out of memory"), &problem));
+        return;
+    }
+    if (loaded->n)
+        history->after = loaded->rows[loaded->n - 1].round;
+    history->last = loaded->n < EVALUATIONS_PAGE;
+    page_sent(history, room);
+}
+
+static int load_evaluations(History *history)
+{
+    return store_evaluations_load(history->pending.services->store, history->pending.id,
+                                  history->after, EVALUATIONS_PAGE, on_evaluations, history);
+}
+
+void control_evaluations(Call *call, const ProtobufCMessage *message, void *server)
+{
+    const Dps__V1__EvaluationsRequest *request = (const Dps__V1__EvaluationsRequest *)message;
+    begin(call, server, request->job, request->after_round, load_evaluations);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */

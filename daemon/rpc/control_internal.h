@@ -17,6 +17,6 @@ Handler control_evaluate;
 /* control_export.c */
 Handler control_export;
 /* control_history.c */
-Handler control_metrics, control_events;
+Handler control_metrics, control_evaluations, control_events;
 /* control_server.c */
 Handler control_server_info;

@@ -89,6 +89,8 @@ static void pack_progress(const JobStatus *status, Dps__V1__JobStatus *message)
     message->eta_s = status->eta_s;
     message->running_s = status->running_s;
     message->checkpoint = status->checkpoint;
+    message->accuracy = status->accuracy;
+    message->accuracy_round = status->accuracy_round;
     message->interval = status->settings.interval;
     message->lr = status->settings.lr;
 }
