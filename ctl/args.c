@@ -45,7 +45,8 @@ void args_help(const ArgSpec *spec)
         printf("\n%s", spec->details);
     printf("\nOptions:\n");
     for (size_t i = 0; i < spec->count + COMMON; i++)
-        print_option(option_at(spec, i));
+        if (option_at(spec, i)->help)
+            print_option(option_at(spec, i));
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */

@@ -33,7 +33,7 @@ typedef struct ArgOption {
     ArgKind kind;
     size_t offset;       /* of the value in the verb's struct */
     const char *metavar; /* NULL for flags */
-    const char *help;
+    const char *help;    /* NULL: for dpsd's own use, not told */
 } ArgOption;
 
 enum { ARGS_MAX_OPTIONS = 48 };

@@ -206,6 +206,7 @@ cJSON *json_checkpoint(const Dps__V1__CheckpointInfo *checkpoint)
     json_add_u64(object, "bytes", checkpoint->bytes);
     json_add_bool(object, "valid", checkpoint->valid);
     json_add_text(object, "problem", checkpoint->problem);
+    json_add_bool(object, "best", checkpoint->best);
     return object;
 }
 
@@ -233,6 +234,20 @@ cJSON *json_metrics_row(const Dps__V1__MetricsRow *row)
     json_add_u64(object, "bytes_out", row->bytes_out);
     json_add_double(object, "lr", row->lr);
     json_add_bool(object, "contributed", row->contributed);
+    return object;
+}
+
+cJSON *json_evaluations_row(const Dps__V1__EvaluationsRow *row)
+{
+    cJSON *object = cJSON_CreateObject();
+
+    json_add_u64(object, "round", row->round);
+    json_add_u64(object, "checkpoint", row->checkpoint);
+    json_add_double(object, "accuracy", row->accuracy);
+    json_add_double(object, "loss", row->loss);
+    json_add_u64(object, "samples", row->samples);
+    add_time(object, "time", "unix_ms", row->unix_ms);
+    json_add_bool(object, "best", row->best);
     return object;
 }
 

@@ -12,6 +12,7 @@ cJSON *json_jobs(const Dps__V1__ListReply *reply);
 cJSON *json_checkpoint(const Dps__V1__CheckpointInfo *checkpoint);
 cJSON *json_checkpoints(const Dps__V1__CheckpointList *list);
 cJSON *json_metrics_row(const Dps__V1__MetricsRow *row);
+cJSON *json_evaluations_row(const Dps__V1__EvaluationsRow *row);
 cJSON *json_event(const Dps__V1__Event *event);
 cJSON *json_evaluation(const Dps__V1__EvaluateReply *reply);
 cJSON *json_server(const Dps__V1__ServerInfoReply *server);

@@ -22,8 +22,8 @@ static const ArgSpec spec = {
 static int print_table(const Dps__V1__CheckpointList *list)
 {
     static const TableColumn columns[] = {
-        {"checkpoint", true}, {"round", true},  {"step", true},     {"size", true},
-        {"created", false},   {"valid", false}, {"problem", false},
+        {"checkpoint", true}, {"round", true},  {"step", true},  {"size", true},
+        {"created", false},   {"valid", false}, {"best", false}, {"problem", false},
     };
     _cleanup_(table_freep) Table *table = table_new(columns, sizeof columns / sizeof *columns);
     uint64_t now = units_now_unix_ms();
@@ -45,6 +45,7 @@ static int print_table(const Dps__V1__CheckpointList *list)
         table_cell(table, units_ago(one->created_unix_ms, now, text));
         table_cell(table, one->valid ? "yes" : "no");
         table_colour(table, one->valid ? TERM_PLAIN : TERM_RED);
+        table_cell(table, one->best ? "best" : "");
         table_cell(table, one->problem);
     }
     return table_print(table, stdout, &term, 0);

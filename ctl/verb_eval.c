@@ -1,4 +1,5 @@
-/* dpsctl eval JOB --data DIR: streams a data set to the averaged model. */
+/* dpsctl eval JOB --data DIR: streams a data set to the averaged model. dpsd itself runs it with --record
+ * while a job trains: then it says nothing, and the server keeps what comes out. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include "ctl/render/bar.h"
 #include "ctl/render/units.h"
 #include "ctl/request.h"
+#include "ctl/trainer/stop.h"
 #include "ctl/verbs.h"
 
 DEFINE_CLEANUP(Dataset, dataset_free);
@@ -17,10 +19,16 @@ enum { BATCH = 256, BAR_WIDTH = 30, MAX_DIMS = DATASET_MAX_DIMS + 1 };
 
 typedef struct Eval {
     const char *data;
+    uint64_t checkpoint, parent;
+    bool record;
 } Eval;
 
 static const ArgOption options_of[] = {
     {"data", 'd', ARG_STRING, offsetof(Eval, data), "DIR", "where the data set is, or 'synthetic'"},
+    {"checkpoint", 0, ARG_U64, offsetof(Eval, checkpoint), "ID",
+     "the model of a checkpoint (default: as it stands)"},
+    {"record", 0, ARG_FLAG, offsetof(Eval, record), NULL, NULL},
+    {"parent", 0, ARG_U64, offsetof(Eval, parent), "PID", NULL},
 };
 
 static const ArgSpec spec = {
@@ -44,7 +52,7 @@ static int open_set(const Eval *values, uint64_t seed, const CtlOptions *options
     if (r == -ENOENT) {
         memcpy(first, problem, sizeof first);
         r = dataset_open(values->data, DATASET_TRAIN, seed, ret, problem, sizeof problem);
-        if (r == 0)
+        if (r == 0 && !values->record)
             ctl_note("%s has no test split; measuring on what it has to train on", values->data);
         else if (r == -ENOENT)
             memcpy(problem, first, sizeof problem);
@@ -167,7 +175,8 @@ static int send_all(Request *request, ClientStream *stream, Batch *batch, Datase
     Term term = term_of(stderr);
     int r = 0;
 
-    batch->request.job = request->job;
+    if (batch->request.record)
+        term.tty = false; /* it is dpsd's */
     for (uint64_t done = 0; done < total && r == 0;) {
         size_t count = total - done < BATCH ? (size_t)(total - done) : BATCH;
         r = batch_read(batch, set, done, count);
@@ -204,8 +213,20 @@ static int evaluate(Request *request, Batch *batch, Dataset *set, Dps__V1__Evalu
     return r == 0 ? CTL_GO_ON : ctl_report_status(&request->options, &status);
 }
 
-static int evaluate_set(Request *request, const Dps__V1__JobStatus *job, Dataset *set,
-                        Dps__V1__EvaluateReply *reply)
+/* The server reads them in the first message. */
+static void fill_first(const Request *request, const Eval *values,
+                       Dps__V1__EvaluateRequest *message)
+{
+    const char *token = getenv("DPS_EVALUATION_TOKEN");
+
+    message->job = request->job;
+    message->checkpoint = values->checkpoint;
+    message->record = values->record;
+    message->token = (char *)(values->record && token ? token : "");
+}
+
+static int evaluate_set(Request *request, const Eval *values, const Dps__V1__JobStatus *job,
+                        Dataset *set, Dps__V1__EvaluateReply *reply)
 {
     Batch batch = {0};
     int r = check_fit(job, dataset_info(set), &request->options);
@@ -217,10 +238,19 @@ static int evaluate_set(Request *request, const Dps__V1__JobStatus *job, Dataset
         ctl_error(&request->options, "MEMORY", "out of memory");
         r = CTL_EXIT_FAILED;
     } else {
+        fill_first(request, values, &batch.request);
         r = evaluate(request, &batch, set, reply);
     }
     batch_free(&batch);
     return r;
+}
+
+static int check_usage(const Eval *values, const CtlOptions *options)
+{
+    if (values->data)
+        return CTL_GO_ON;
+    ctl_error(options, "USAGE", "--data is missing: a directory, or 'synthetic'");
+    return CTL_EXIT_USAGE;
 }
 
 static int print_reply(const Request *request, const Dps__V1__EvaluateReply *reply)
@@ -244,10 +274,10 @@ static int run(int argc, char **argv, const CtlOptions *options)
     Eval values = {0};
     int r = request_parse(&spec, argc, argv, &values, options, &request);
 
-    if (r == CTL_GO_ON && !values.data) {
-        ctl_error(&request.options, "USAGE", "--data is missing: a directory, or 'synthetic'");
-        r = CTL_EXIT_USAGE;
-    }
+    if (r == CTL_GO_ON)
+        r = check_usage(&values, &request.options);
+    if (r == CTL_GO_ON && values.parent > 0 && !stop_with_parent((int)values.parent))
+        r = CTL_EXIT_FAILED; /* whoever would read why is gone */
     if (r == CTL_GO_ON)
         r = request_connect_job(&request);
     message.job = request.job;
@@ -256,7 +286,9 @@ static int run(int argc, char **argv, const CtlOptions *options)
     if (r == CTL_GO_ON)
         r = open_set(&values, job->seed, &request.options, &set);
     if (r == CTL_GO_ON)
-        r = evaluate_set(&request, job, set, &reply);
+        r = evaluate_set(&request, &values, job, set, &reply);
+    if (r == CTL_GO_ON && values.record)
+        return CTL_EXIT_DONE;
     return r == CTL_GO_ON ? print_reply(&request, &reply) : r;
 }
 

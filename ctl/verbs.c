@@ -4,9 +4,9 @@
 #include "ctl/verbs.h"
 
 const Verb *const verbs[] = {
-    &verb_submit, &verb_list,   &verb_status,     &verb_watch,       &verb_set,     &verb_pause,
-    &verb_resume, &verb_cancel, &verb_checkpoint, &verb_checkpoints, &verb_restore, &verb_metrics,
-    &verb_events, &verb_eval,   &verb_export,     &verb_trainer,     &verb_server,
+    &verb_submit, &verb_list,   &verb_status,      &verb_watch,       &verb_set,     &verb_pause,
+    &verb_resume, &verb_cancel, &verb_checkpoint,  &verb_checkpoints, &verb_restore, &verb_metrics,
+    &verb_events, &verb_eval,   &verb_evaluations, &verb_export,      &verb_trainer, &verb_server,
 };
 
 enum { VERB_COUNT = sizeof verbs / sizeof *verbs };
