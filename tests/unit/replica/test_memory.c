@@ -8,79 +8,10 @@
 
 #include <cmocka.h>
 #include <math.h>
-#include <stdlib.h>
 
+#include "alloc_faults.h"
 #include "fixture.h"
 #include "replica/lane.h"
-
-/* ---- allocations that fail ------------------------------------------------------------------- */
-
-static int allocations, fail_at; /* 0: none fails */
-
-static bool fails(void)
-{
-    return ++allocations == fail_at;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *memory, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-    return fails() ? NULL : __real_realloc(memory, size);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-    return fails() ? NULL : __real_aligned_alloc(alignment, size);
-}
-
-/* Runs `attempt` with its first, second, … allocation failing, until all are through. */
-static int fail_each_allocation(int (*attempt)(void *data), void *data)
-{
-    for (int n = 1;; n++) {
-        allocations = 0;
-        fail_at = n;
-        int r = attempt(data);
-        fail_at = 0;
-        if (allocations < n) {
-            assert_int_equal(r, 0);
-            return n - 1;
-        }
-        assert_int_equal(r, -ENOMEM);
-    }
-}
-
-/* The same for calls to the device; which error comes depends on the call. */
-static int fail_each_device_call(int (*attempt)(void *data), void *data)
-{
-    for (unsigned n = 1; n < 1000; n++) {
-        backend_fail_after(n);
-        int r = attempt(data);
-        backend_fail_after(0);
-        if (r == 0)
-            return (int)n - 1;
-        assert_true(r == -EIO || r == -ENOMEM);
-    }
-    fail_msg("no end of failures");
-    return 0;
-}
 
 /* ---- what is attempted ----------------------------------------------------------------------- */
 
@@ -253,13 +184,13 @@ static void repeated_step_allocates_nothing(void **state)
             fixture.batch.samples = step % 2 ? FIXTURE_BATCH : 2;
             (void)fixture_train(&fixture, replica, step);
         }
-        allocations = 0;
+        alloc_count = 0;
         for (uint64_t step = 4; step < 10; step++) {
             fixture.batch.samples = step % 2 ? FIXTURE_BATCH : 2;
             (void)fixture_train(&fixture, replica, step);
         }
-        if (allocations > 0)
-            fail_msg("%s: %d allocations in 6 steps", spec.backend->name, allocations);
+        if (alloc_count > 0)
+            fail_msg("%s: %d allocations in 6 steps", spec.backend->name, alloc_count);
         replica_free(replica);
         engine_free(engine);
         fixture_stop(&fixture);

@@ -204,9 +204,10 @@ static void context_outlives_any_number_of_updates(void **state)
     shared_plain_gradient(&world, start, 2, 9, plain);
     Context *context = shared_forward(&world, 2, 9);
     for (uint64_t step = 0; step < 8; step++) {
+        int member = (int)step % MEMBERS; /* the context's own one too */
         fixture_fill(&world.fixture, (int)step + 1);
-        (void)shared_gradient(&world, (int)step % 2, step, &plain_step);
-        SharedGradient gradient = gradient_of(&world, (int)step % 2, FIXTURE_BATCH);
+        (void)shared_gradient(&world, member, step, &plain_step);
+        SharedGradient gradient = gradient_of(&world, member, FIXTURE_BATCH);
         (void)shared_update(&world, &gradient, 1, &plain_step, true);
         assert_int_equal(shared_params_versions(world.shared), 2); /* one copy, not one each */
     }
@@ -301,6 +302,10 @@ static void versions_that_nobody_needs_are_freed_bit_by_bit(void **state)
     assert_int_equal(all_bytes(&world), before + PINS * array);
     for (int i = 0; i < PINS; i++)
         shared_params_unpin(world.shared, pins[i]);
+    SharedUpdate given_up; /* one that is published without having run loses nothing */
+    assert_int_equal(shared_params_prepare_update(world.shared, world.engines[1], true, &given_up),
+                     0);
+    shared_params_publish(&given_up);
     for (int i = 0; i < 2 * PINS; i++) {
         pins[0] = shared_params_pin(world.shared);
         (void)shared_update(&world, &gradient, 1, &plain_step, true);
