@@ -53,17 +53,25 @@ static bool is_of(const char *key, const char *group)
     return strncmp(key, group, strlen(group)) == 0;
 }
 
+/* Appends the entry of this key, if it is there and not as usual. */
+static void append_unusual(const Dps__V1__JobStatus *job, const KnownSetting *known,
+                           const char *name, char *text, size_t size)
+{
+    for (size_t i = 0; i < job->n_settings; i++) {
+        const Entry *entry = job->settings[i];
+        if (strcmp(entry->key, known->key) == 0 && !known_setting_is_usual(known, entry->value))
+            append(text, size, name, entry->value);
+    }
+}
+
 /* In dpsd's order first, then what it has and we do not know. */
 char *settings_unusual(const Dps__V1__JobStatus *job, const char *group, char *text, size_t size)
 {
     *text = '\0';
     for (size_t k = 0; k < known_settings_count; k++) {
         const KnownSetting *known = &known_settings[k];
-        if (!known->usual || !is_of(known->key, group))
-            continue;
-        const char *value = settings_value(job, known->key);
-        if (value && !known_setting_is_usual(known, value))
-            append(text, size, known->key + strlen(group), value);
+        if (known->usual && is_of(known->key, group))
+            append_unusual(job, known, known->key + strlen(group), text, size);
     }
     for (size_t i = 0; i < job->n_settings; i++) {
         const Entry *entry = job->settings[i];

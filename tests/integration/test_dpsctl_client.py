@@ -529,7 +529,9 @@ def test_watch_in_a_pipe_is_plain_and_short(pb, serve):
 def test_watch_in_a_pipe_says_who_is_waited_for_and_how_good_it_is(pb, serve):
     def answer(request, _):
         yield a_job(pb)
+        time.sleep(0.5 * harness.SCALE)  # statuses that come together are one
         yield a_job(pb, accuracy=0.75, accuracy_round=2)
+        time.sleep(0.5 * harness.SCALE)
         job = a_job(pb, accuracy=0.75, accuracy_round=2)
         for second in range(5, 20):
             job.trainers[1].waiting_s = second
