@@ -151,7 +151,7 @@ int schedule_parse(const char *text, Schedule *ret, Error *err)
         return error_set(err, -EINVAL, "the schedule's text must be shorter than %d characters",
                          SCHEDULE_TEXT_MAX);
     snprintf(copy, sizeof copy, "%s", text);
-    Schedule schedule;
+    Schedule schedule = {0};
     int r = find_schedule(strsep(&rest, ","), &schedule, err);
     while (r == 0 && rest)
         r = parse_setting(&schedule, strsep(&rest, ","), &given, err);
@@ -210,7 +210,8 @@ static double rate_constant(const Schedule *schedule, double lr, uint64_t t)
 
 static double rate_step(const Schedule *schedule, double lr, uint64_t t)
 {
-    return lr * pow(schedule->gamma, (double)(t / schedule->every));
+    uint64_t cuts = t / schedule->every;
+    return lr * pow(schedule->gamma, (double)cuts);
 }
 
 static double rate_cosine(const Schedule *schedule, double lr, uint64_t t)

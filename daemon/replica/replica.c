@@ -168,8 +168,8 @@ static int run_gradient(Replica *replica, Plan *plan, Activations *activations, 
 int replica_run(Replica *replica, const Batch *batch, uint64_t step, const StepRule *rule,
                 float *gradients, float **used, StepResult *result, Error *err)
 {
-    Plan *plan;
-    Activations *activations;
+    Plan *plan = NULL;
+    Activations *activations = NULL;
     int r = batch_check(replica->engine, batch, true, err);
     if (r == 0)
         r = replica_reserve_held(replica, rule, err);
@@ -191,7 +191,7 @@ int replica_train(Replica *replica, const Batch *batch, uint64_t step, const Ste
 {
     uint64_t begin = clock_monotonic_us();
     StepResult result = {0};
-    float *gradients;
+    float *gradients = NULL;
     if (replica->shared)
         return error_set(err, -EINVAL, "replica %d has no parameters of its own to train",
                          replica->rank);
@@ -210,8 +210,8 @@ int replica_train(Replica *replica, const Batch *batch, uint64_t step, const Ste
 
 int replica_evaluate(Replica *replica, const Batch *batch, Evaluation *total, Error *err)
 {
-    Plan *plan;
-    Activations *activations;
+    Plan *plan = NULL;
+    Activations *activations = NULL;
     int r = batch_check(replica->engine, batch, true, err);
     if (r == 0)
         r = replica_prepare(replica, batch, false, &plan, &activations, err);
@@ -219,7 +219,7 @@ int replica_evaluate(Replica *replica, const Batch *batch, Evaluation *total, Er
         return r;
     RngKey rng = replica_rng(replica, 0, 0); /* no operator draws in evaluation */
     bool classes = loss_takes_classes(engine_spec(replica->engine)->loss);
-    float loss;
+    float loss = 0;
     int64_t correct = 0;
     r = run_loss(replica, plan, activations, batch, &rng, &loss, NULL, classes ? &correct : NULL);
     engine_recycle(replica->engine, plan, activations);

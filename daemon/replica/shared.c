@@ -217,22 +217,26 @@ int shared_params_prepare_update(SharedParams *shared, Engine *on, bool may_wait
     return 0;
 }
 
+static void replace_current(SharedParams *shared, SharedVersion *to)
+{
+    SharedVersion *old = shared->current;
+    to->number = old->number + 1;
+    to->holds = 1;
+    shared->current = to;
+    shared_params_unpin(shared, old);
+}
+
 void shared_params_publish(SharedUpdate *update)
 {
     SharedParams *shared = update->shared;
-    SharedVersion *old = shared->current;
     shared->updating = false;
     shared->n_versions += update->made - update->freed;
-    if (update->applied && update->in_place) {
-        old->number++;
-    } else if (update->applied) {
-        update->to->number = old->number + 1;
-        update->to->holds = 1;
-        shared->current = update->to;
-        shared_params_unpin(shared, old);
-    } else if (update->to) {
+    if (update->applied && update->in_place)
+        shared->current->number++;
+    else if (update->applied)
+        replace_current(shared, update->to);
+    else if (update->to)
         put_spare(shared, update->to);
-    }
     if (update->surplus)
         put_spare(shared, update->surplus);
     *update = (SharedUpdate){0};
@@ -360,7 +364,7 @@ int shared_params_update(SharedUpdate *update, const SharedGradient *gradients, 
                          const StepRule *rule, SharedResult *ret, Error *err)
 {
     SharedResult result = {0};
-    Chosen chosen;
+    Chosen chosen = {0};
     const float *gradient = NULL;
     if (count < 1 || count > MEAN_MAX_REPLICAS)
         return error_set(err, -EINVAL, "a step is made of 1 to %d gradients, not %d",

@@ -90,21 +90,31 @@ static int judge(const Replica *replica, const float *gradients, const StepRule 
                           rule, &result->verdict, &result->gradient_norm);
 }
 
+/* A gradient that is fit to be used goes to the others that are held, or takes them with it. */
+static int hold_or_join(Replica *replica, float *gradients, int64_t samples, const StepRule *rule,
+                        StepResult *result)
+{
+    int r = 0;
+    if (rule->hold) {
+        r = hold(replica, gradients, samples);
+        result->verdict = STEP_HELD;
+    } else if (replica->held_samples > 0) {
+        r = join_held(replica, gradients, samples);
+        if (r == 0)
+            r = judge(replica, gradients, rule, result);
+    }
+    if (replica->held_samples > 0)
+        result->samples = replica->held_samples;
+    return r;
+}
+
 int replica_settle(Replica *replica, float *gradients, int64_t samples, const StepRule *rule,
                    StepResult *result)
 {
     result->samples = samples;
     int r = judge(replica, gradients, rule, result);
-    if (r == 0 && result->verdict == STEP_APPLIED && rule->hold) {
-        r = hold(replica, gradients, samples);
-        result->verdict = STEP_HELD;
-        result->samples = replica->held_samples;
-    } else if (r == 0 && result->verdict == STEP_APPLIED && replica->held_samples > 0) {
-        r = join_held(replica, gradients, samples);
-        result->samples = replica->held_samples;
-        if (r == 0)
-            r = judge(replica, gradients, rule, result);
-    }
+    if (r == 0 && result->verdict == STEP_APPLIED)
+        r = hold_or_join(replica, gradients, samples, rule, result);
     if (!rule->hold)
         replica_drop_held(replica);
     return r;
