@@ -56,11 +56,16 @@ static bool sync_begins(Job *job)
     }
     if (job->policy->pace == PACE_FREE && !job_work_is_done(job))
         free_rounds_advance(job);
-    if (job->phase == PHASE_LIVE && !job_cut_is_next(job) && meeting_is_due(job)) {
+    if (job->phase == PHASE_LIVE && meeting_is_due(job) && meeting_may_begin(job)) {
         meeting_begin(job);
         return true;
     }
     return false;
+}
+
+bool job_sync_is_next(Job *job)
+{
+    return job->state == JOB_RUNNING && !job->stopping && meeting_is_due(job);
 }
 
 static void advance_live(Job *job)

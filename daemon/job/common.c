@@ -41,6 +41,43 @@ int common_restore(const Common *common, const Snapshot *from)
                           : centre_restore(common->centre, from);
 }
 
+/* ---- leaving -------------------------------------------------------------------------------- */
+
+typedef struct CommonLeave {
+    LaneTask lane_task; /* first */
+    Engine *engine;
+    Common common;
+} CommonLeave;
+
+static void leave_work(LaneTask *task)
+{
+    CommonLeave *leave = (CommonLeave *)task;
+    engine_bind(leave->engine);
+    common_free(&leave->common);
+}
+
+static void leave_done(LaneTask *task)
+{
+    Job *job = task->job;
+    free(task);
+    job_advance(job);
+}
+
+void common_leave(Job *job)
+{
+    CommonLeave *leave = calloc(1, sizeof *leave);
+    if (!leave) { /* it stays in memory; the job cannot be loaded again before a restart */
+        log_job(LOG_ERR, job->id, -1, "out of memory while freeing its parameters");
+        return;
+    }
+    leave->lane_task.work = leave_work;
+    leave->lane_task.done = leave_done;
+    leave->engine = job->engines[lane_index(job->members[0].lane)];
+    leave->common = job->common;
+    job->common = (Common){0};
+    job_post(job, job->members[0].lane, &leave->lane_task);
+}
+
 /* ---- a centre for a policy that begins in the middle of a job
  * ------------------------------------ */
 

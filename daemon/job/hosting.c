@@ -170,11 +170,10 @@ void job_host(Job *job, bool cuts, JobHosted done)
     for (unsigned i = 0; i < n_lanes; i++) {
         HostTask *host = host_task_for(job, lanes[i], cuts);
         Error err = {0};
-        int r = host ? job_engine_spec(job, &host->spec, &err)
-                     : error_set(&err, -ENOMEM, "out of memory");
+        int r = host ? job_engine_spec(job, &host->spec, &err) : -ENOMEM;
         if (r < 0) {
+            job_fail(job, "cannot host its replicas: %s", host ? err.message : "out of memory");
             free(host);
-            job_fail(job, "cannot host its replicas: %s", err.message);
             return;
         }
         if (host->n == 0) {
@@ -192,7 +191,6 @@ void job_host(Job *job, bool cuts, JobHosted done)
 typedef struct LeaveTask {
     LaneTask lane_task; /* first */
     Engine *engine;
-    Common common;
     uint32_t n;
     Replica *replicas[];
 } LeaveTask;
@@ -204,7 +202,6 @@ static void leave_work(LaneTask *task)
         engine_bind(leave->engine);
     for (uint32_t i = 0; i < leave->n; i++)
         replica_free(leave->replicas[i]);
-    common_free(&leave->common);
     engine_free(leave->engine);
 }
 
@@ -252,10 +249,6 @@ static LeaveTask *leave_task_for(Job *job, unsigned lane)
             leave->replicas[leave->n++] = job->members[r].replica;
             job->members[r].replica = NULL;
         }
-    if (lane_index(job->members[0].lane) == (int)lane) {
-        leave->common = job->common;
-        job->common = (Common){0};
-    }
     job->engines[lane] = NULL;
     return leave;
 }
@@ -264,6 +257,10 @@ void job_leave_lanes(Job *job)
 {
     unsigned n_lanes;
     Lane *const *lanes = manager_lanes(job->manager, &n_lanes);
+    if (common_is_there(&job->common)) { /* its arrays may be of any of the engines */
+        common_leave(job);
+        return;
+    }
     for (unsigned i = 0; i < n_lanes; i++) {
         if (!job->engines[i])
             continue;

@@ -266,6 +266,8 @@ int result_summarise(Job *job);
 /* advance.c */
 void job_advance(Job *job);
 bool job_cut_is_next(const Job *job);
+/* A meeting begins as soon as nobody works on the replicas that come to it, so nobody begins to. */
+bool job_sync_is_next(Job *job);
 
 /* load.c */
 void job_load(Job *job, uint64_t checkpoint);
@@ -333,6 +335,8 @@ int common_copy(const Common *common, Snapshot *into);
 int common_restore(const Common *common, const Snapshot *from);
 bool common_is_there(const Common *common);
 int common_cut_new(const JobPlan *plan, const SyncPolicy *policy, Snapshot **ret);
+/* Frees it on its lane, before the engines go; job_advance follows. */
+void common_leave(Job *job);
 bool common_centre_is_missing(const Job *job);
 void common_make_centre(Job *job);
 
@@ -350,6 +354,7 @@ int pending_add(Job *job, const SettingChange *change);
 
 /* meeting.c */
 bool meeting_is_due(Job *job);
+bool meeting_may_begin(Job *job);
 void meeting_begin(Job *job);
 bool job_work_is_done(Job *job);
 

@@ -16,6 +16,8 @@ typedef struct MeanTask {
     LaneTask lane_task; /* first */
     bool owned;
     const SyncPolicy *policy;
+    const Graph *graph;
+    const Optimizer *optimizer;
     Snapshot *common; /* of policies that have one; owned likewise */
     int n;
     Snapshot *snapshots[JOB_MAX_TRAINERS];
@@ -67,6 +69,23 @@ static int mean_of_replicas(MeanTask *task)
     return snapshot_mean(chosen, n > 0 ? n : 1, &task->mean);
 }
 
+/* The centre's snapshot has other states than a replica's. */
+static int model_of_centre(MeanTask *task)
+{
+    const Snapshot *centre = task->common;
+    Snapshot *model = NULL;
+    int r = snapshot_new(task->graph, task->optimizer, &model);
+    if (r < 0)
+        return r;
+    memcpy(model->params, centre->params, centre->n_params * sizeof *model->params);
+    if (centre->n_buffers)
+        memcpy(model->buffers, centre->buffers, centre->n_buffers * sizeof *model->buffers);
+    if (centre->n_counters)
+        memcpy(model->counters, centre->counters, centre->n_counters * sizeof *model->counters);
+    task->mean = model;
+    return 0;
+}
+
 static void mean_work(LaneTask *lane_task)
 {
     MeanTask *task = (MeanTask *)lane_task;
@@ -74,7 +93,7 @@ static void mean_work(LaneTask *lane_task)
         lane_task->r = shared_snapshot_join(task->common, (const Snapshot *const *)task->snapshots,
                                             task->n, &task->mean);
     else if (task->policy->centre_is_result)
-        lane_task->r = snapshot_mean((const Snapshot *const *)&task->common, 1, &task->mean);
+        lane_task->r = model_of_centre(task);
     else
         lane_task->r = mean_of_replicas(task);
     if (lane_task->r < 0)
@@ -126,6 +145,8 @@ static void post(Job *job, MeanTask *task)
 {
     unsigned n_lanes;
     Lane *const *lanes = manager_lanes(job->manager, &n_lanes);
+    task->graph = job->plan.graph;
+    task->optimizer = &job->plan.optimizer;
     task->lane_task.work = mean_work;
     task->lane_task.done = mean_done;
     job_post(job, lanes[job->id % n_lanes], &task->lane_task);

@@ -57,10 +57,18 @@ bool meeting_is_due(Job *job)
         job->stepping || contributions_wait(job) || members_live(job) == 0 || !round_may_end(job))
         return false;
     for (uint32_t r = 0; r < job->spec.max_trainers; r++)
-        if (is_awaited(&job->members[r]) ||
-            (job->members[r].busy && member_arrived(&job->members[r])))
+        if (is_awaited(&job->members[r]))
             return false;
     return true;
+}
+
+/* Late ranks may be at work meanwhile. */
+bool meeting_may_begin(Job *job)
+{
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
+        if (job->members[r].busy && member_arrived(&job->members[r]))
+            return false;
+    return !job->exclusive;
 }
 
 /* ---- what happens there ---------------------------------------------------------------------- */

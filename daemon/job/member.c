@@ -74,12 +74,13 @@ bool member_has_step(Member *member)
 }
 
 /* A cut that is due waits for steps that are begun, and one that is held is. */
-bool member_may_touch(const Member *member)
+bool member_may_touch(Member *member)
 {
     const Job *job = member->job;
     return job->phase == PHASE_LIVE && !job->exclusive && !member->busy && !job->stopping &&
            !job->stepping_in_place && (member->held || !job_cut_is_next(job)) &&
-           !common_centre_is_missing(job);
+           !common_centre_is_missing(job) &&
+           !(member_arrived(member) && job_sync_is_next(member->job));
 }
 
 bool member_may_step(Member *member)

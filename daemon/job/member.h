@@ -58,7 +58,7 @@ int member_batch(Member *member, uint64_t step, DealerBatch *ret);
  * to do. */
 bool member_may_step(Member *member);
 /* May use the replica without changing its position: nothing else does at this moment. */
-bool member_may_touch(const Member *member);
+bool member_may_touch(Member *member);
 
 /* Work on the member's replica. `work` runs on the lane; `finished` on the loop, and owns the task.
  * It may run after the session has left: the job waits for it. */
