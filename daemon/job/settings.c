@@ -76,6 +76,7 @@ void settings_defaults(JobSettings *values)
     *values = (JobSettings){.policy = "average",
                             .interval = 25,
                             .timeout_s = 10,
+                            .max_staleness = JOB_MAX_TRAINERS,
                             .alpha = 0.5F,
                             .outer_lr = 0.7F,
                             .outer_momentum = 0.9F,
