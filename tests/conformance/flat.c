@@ -119,6 +119,10 @@ static void check_weighted_sum(const Accelerator *a)
     assert_int_equal(accelerator_read(a, arrays[3], got, sizeof got), 0);
     for (size_t i = 0; i < N; i++)
         assert_true(got[i] == 0);
+    assert_int_equal(accelerator_weighted_sum(a, from + 1, only_second + 1, 1, arrays[3], 2, 9), 0);
+    assert_int_equal(accelerator_read(a, arrays[3], got, sizeof got), 0);
+    for (size_t i = 0; i < N; i++)
+        assert_true(got[i] == (i >= 2 && i < 9 ? host[1][i] : 0));
     for (int k = 0; k < COUNT; k++)
         accelerator_release(a, arrays[k]);
 }
