@@ -408,11 +408,19 @@ static void done(Task *task)
     job_advance(job);
 }
 
+static void post(Member *member, MemberTask *task, void (*when_done)(Task *task))
+{
+    task->member = member;
+    task->replica = member->replica;
+    task->task = (Task){.work = work, .done = when_done};
+    member->job->tasks++;
+    lane_post(member->lane, &task->task);
+}
+
 void member_run(Member *member, MemberTask *task)
 {
     member->busy = true;
-    member_release(member, task);
-    task->task.done = done;
+    post(member, task, done);
 }
 
 static void released(Task *task)
@@ -427,11 +435,7 @@ static void released(Task *task)
 
 void member_release(Member *member, MemberTask *task)
 {
-    task->member = member;
-    task->replica = member->replica;
-    task->task = (Task){.work = work, .done = released};
-    member->job->tasks++;
-    lane_post(member->lane, &task->task);
+    post(member, task, released);
 }
 
 void member_step_done(Member *member, const StepAccount *account)
