@@ -26,7 +26,7 @@ static bool send_chunk(TensorStream *stream, Call *call)
 
 bool tensor_stream_send(TensorStream *stream, Call *call)
 {
-    bool room = true;
+    bool room = !call_is_full(call);
     while (room && stream->sent < stream->bytes)
         room = send_chunk(stream, call);
     if (stream->sent < stream->bytes)

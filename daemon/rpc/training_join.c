@@ -94,7 +94,12 @@ void training_next_lease(Call *call, const ProtobufCMessage *message, void *serv
         call_find_session(call, server, ((const Dps__V1__SessionRequest *)message)->session);
     if (!session)
         return;
-    if (session_current_lease(session, &batch, &step) == 0) {
+    int r = session_current_lease(session, &batch, &step);
+    if (r == -ENOMEM) {
+        call_fail(call, GRPC_RESOURCE_EXHAUSTED, "dpsd is out of memory; try again later");
+        return;
+    }
+    if (r == 0) {
         pack_lease(&batch, step, &lease);
         reply.kind_case = DPS__V1__NEXT_LEASE_REPLY__KIND_LEASE;
         reply.lease = &lease;
