@@ -7,6 +7,7 @@
 typedef struct Restore {
     Job *job;
     uint64_t checkpoint; /* 0: the latest valid one */
+    JobState asked_in;   /* the state then */
     JobDone done;
     void *data;
     char who[64];
@@ -19,8 +20,11 @@ static void refuse(Restore *restore, int r, const char *sentence)
     restore->done(restore->data, r, &err);
 }
 
-static bool may_be_restored(const Job *job)
+/* Who cancels a job after a restore was asked for has the last word. */
+static bool may_be_restored(const Job *job, JobState asked_in)
 {
+    if (job->state == JOB_CANCELLED && asked_in != JOB_CANCELLED)
+        return false;
     return !job->load_done && job->state != JOB_QUEUED && !job->stopping &&
            job_state_may_move(job->state, JOB_RECOVERING) && job->phase != PHASE_LOADING &&
            job->phase != PHASE_HOSTING;
@@ -71,7 +75,7 @@ static void on_listed(void *data, int r, const Error *err, const CheckpointRecor
         snprintf(sentence, sizeof sentence, "checkpoint %llu is not valid: %.300s",
                  (unsigned long long)chosen->id, chosen->problem ? chosen->problem : "corrupt");
         refuse(restore, -EBADMSG, sentence);
-    } else if (!may_be_restored(job)) {
+    } else if (!may_be_restored(job, restore->asked_in)) {
         snprintf(sentence, sizeof sentence, "job %llu is %s and cannot be restored now",
                  (unsigned long long)job->id, job_state_name(job->state));
         refuse(restore, -ESTALE, sentence);
@@ -90,7 +94,8 @@ void job_restore(Job *job, uint64_t checkpoint, const char *who, JobDone done, v
         done(data, -ENOMEM, (error_set(&err, -ENOMEM, "out of memory"), &err));
         return;
     }
-    *restore = (Restore){.job = job, .checkpoint = checkpoint, .done = done, .data = data};
+    *restore = (Restore){
+        .job = job, .checkpoint = checkpoint, .asked_in = job->state, .done = done, .data = data};
     snprintf(restore->who, sizeof restore->who, "%s", who);
     job->tasks++;
     job->restores++;
