@@ -39,7 +39,7 @@ void job_advance(Job *job)
         }
     }
     if (job->state == JOB_RUNNING && !job->stopping) {
-        if (replicas_are_free(job) && meeting_is_due(job)) {
+        if (replicas_are_free(job) && meeting_is_next(job)) {
             meeting_begin(job);
             return;
         }

@@ -249,6 +249,8 @@ int pending_add(Job *job, const SettingChange *change);
 
 /* meeting.c */
 bool meeting_is_due(Job *job);
+/* It begins as soon as nobody works on a replica, so nobody begins to. */
+bool meeting_is_next(Job *job);
 void meeting_begin(Job *job);
 void round_begin(Job *job, uint64_t number, uint64_t start);
 bool job_work_is_done(Job *job);

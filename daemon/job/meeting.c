@@ -73,6 +73,11 @@ bool meeting_is_due(Job *job)
     return true;
 }
 
+bool meeting_is_next(Job *job)
+{
+    return job->state == JOB_RUNNING && !job->stopping && meeting_is_due(job);
+}
+
 /* ---- what happens there
  * ----------------------------------------------------------------------------- */
 

@@ -358,7 +358,7 @@ bool member_may_touch(const Member *member)
 {
     const Job *job = member->job;
     return job->phase == PHASE_LIVE && !job->exclusive && !member->busy && !job->stopping &&
-           !job_cut_is_next(job);
+           !job_cut_is_next(job) && !meeting_is_next(member->job);
 }
 
 bool member_waits(Member *member)
