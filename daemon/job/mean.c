@@ -38,11 +38,33 @@ static bool all_same(const MeanTask *task)
     return true;
 }
 
+static bool is_finite(const float *array, size_t n)
+{
+    float sum = 0; /* of zeros, unless one is NaN or infinite */
+    for (size_t i = 0; i < n; i++)
+        sum += array[i] * 0;
+    return sum == 0;
+}
+
+/* As in a meeting: those with NaN or infinite numbers are left out. */
+static int choose_finite(const MeanTask *task, const Snapshot **chosen)
+{
+    int n = 0;
+    for (int i = 0; i < task->n; i++) {
+        const Snapshot *snapshot = task->snapshots[i];
+        if (is_finite(snapshot->params, snapshot->n_params) &&
+            is_finite(snapshot->buffers, snapshot->n_buffers))
+            chosen[n++] = snapshot;
+    }
+    return n;
+}
+
 static void mean_work(LaneTask *lane_task)
 {
     MeanTask *task = (MeanTask *)lane_task;
-    int n = all_same(task) ? 1 : task->n;
-    lane_task->r = snapshot_mean((const Snapshot *const *)task->snapshots, n, &task->mean);
+    const Snapshot *chosen[JOB_MAX_TRAINERS] = {task->snapshots[0]};
+    int n = all_same(task) ? 1 : choose_finite(task, chosen);
+    lane_task->r = snapshot_mean(chosen, n > 0 ? n : 1, &task->mean);
     if (lane_task->r < 0)
         error_set(&lane_task->err, lane_task->r, "out of memory for the averaged model");
 }

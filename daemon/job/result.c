@@ -8,6 +8,9 @@
 
 int result_summarise(Job *job)
 {
+    job->result_round = job->round.number;
+    job->result_step = job_step(job);
+    job->result_epoch = job_epoch(job);
     free(job->summary);
     job->summary = calloc(job->spec.trainers, sizeof *job->summary);
     if (!job->summary)
@@ -19,9 +22,6 @@ int result_summarise(Job *job)
                                         .restarts = member->managed.restarts,
                                         .dropped = member->place == MEMBER_DROPPED};
     }
-    job->result_round = job->round.number;
-    job->result_step = job_step(job);
-    job->result_epoch = job_epoch(job);
     return 0;
 }
 

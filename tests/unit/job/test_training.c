@@ -1,19 +1,12 @@
 /* Whole jobs, from submission to the end. */
 #include "world.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "job/job_internal.h"
 
-static void snapshot_freep(Snapshot **snapshot)
-{
-    snapshot_free(*snapshot);
-}
-
-/* ---- the run that nothing disturbs ------------------------------------------------------------
- */
+/* ---- the run that nothing disturbs ---- */
 
 static uint64_t run_job(uint32_t trainers, uint32_t interval, bool backwards)
 {
@@ -81,8 +74,7 @@ static void await_meeting(World *world, const Job *job)
     assert_true(job->meeting);
 }
 
-/* ---- recovery ----------------------------------------------------------------------------------
- */
+/* ---- recovery ---- */
 
 static void goes_on_after_stop_and_kill_to_the_same_bits(void **state)
 {
@@ -201,8 +193,7 @@ static void killed_before_completed_is_on_disk_it_completes_again(void **state)
     world_stop(&second);
 }
 
-/* ---- trainers that go
- * ---------------------------------------------------------------------------- */
+/* ---- trainers that go ---- */
 
 static void lost_trainer_is_dropped_and_the_others_use_its_samples(void **state)
 {
@@ -428,8 +419,7 @@ static void only_infinite_replicas_fail_the_job(void **state)
     world_stop(&world);
 }
 
-/* ---- what users do ----------------------------------------------------------------------------
- */
+/* ---- what users do ---- */
 
 static Answer ask(World *world, Job *job, void (*verb)(Job *, const char *, JobDone, void *))
 {
@@ -593,78 +583,6 @@ static void restore_goes_back_to_the_same_curve(void **state)
     world_stop(&world);
 }
 
-/* ---- the averaged model -------------------------------------------------------------------------
- */
-
-typedef struct MeanAnswer {
-    int called, r;
-    Snapshot *mean;
-} MeanAnswer;
-
-static void on_mean(void *data, int r, const Error *err, Snapshot *mean)
-{
-    MeanAnswer *answer = data;
-    (void)err;
-    answer->called++;
-    answer->r = r;
-    answer->mean = mean;
-}
-
-static Snapshot *mean_of(World *world, Job *job, uint64_t checkpoint)
-{
-    MeanAnswer answer = {0};
-    job_mean(job, checkpoint, on_mean, &answer);
-    world_settle(world);
-    assert_int_equal(answer.called, 1);
-    assert_int_equal(answer.r, 0);
-    return answer.mean;
-}
-
-static void mean_of_a_running_job_is_that_of_its_replicas(void **state)
-{
-    (void)state;
-    World world = {0};
-    Trainer ranks[3];
-    JobSpec spec = world_spec(3, 2);
-    spec.epochs = 2;
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 3);
-    trainers_run(&world, ranks, 3, 3);
-    uint64_t id = world_checkpoint(&world, job);
-    _cleanup_(snapshot_freep) Snapshot *live = mean_of(&world, job, 0);
-    _cleanup_(snapshot_freep) Snapshot *stored = mean_of(&world, job, id);
-    assert_memory_equal(live->params, stored->params, live->n_params * sizeof(float));
-    for (size_t i = 0; i < live->n_params; i++) {
-        float sum = 0;
-        for (int r = 0; r < 3; r++)
-            sum += replica_weights(job->members[r].replica)->params[i];
-        assert_true(fabsf(sum / 3 - live->params[i]) < 1e-6F);
-    }
-    world_stop(&world);
-}
-
-/* A rank that was dropped is not part of the model, wherever it is read from. */
-static void mean_of_a_checkpoint_leaves_dropped_ranks_out(void **state)
-{
-    (void)state;
-    World world = {0};
-    Trainer ranks[3];
-    JobSpec spec = world_spec(3, 4);
-    spec.epochs = 2;
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 3);
-    trainers_run(&world, ranks, 3, 2);
-    trainer_die(&ranks[1]);
-    world_wait(&world, 31 * USEC_PER_SEC);
-    uint64_t id = world_checkpoint(&world, job);
-    _cleanup_(snapshot_freep) Snapshot *live = mean_of(&world, job, 0);
-    _cleanup_(snapshot_freep) Snapshot *stored = mean_of(&world, job, id);
-    assert_memory_equal(live->params, stored->params, live->n_params * sizeof(float));
-    world_stop(&world);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -689,8 +607,6 @@ int main(void)
         cmocka_unit_test(cancel_ends_at_any_moment),
         cmocka_unit_test(cancel_while_it_is_restored_answers_both),
         cmocka_unit_test(restore_goes_back_to_the_same_curve),
-        cmocka_unit_test(mean_of_a_running_job_is_that_of_its_replicas),
-        cmocka_unit_test(mean_of_a_checkpoint_leaves_dropped_ranks_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
