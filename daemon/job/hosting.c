@@ -147,11 +147,10 @@ void job_host(Job *job, bool cuts, JobHosted done)
     for (unsigned i = 0; i < n_lanes; i++) {
         HostTask *host = host_task_for(job, lanes[i], cuts);
         Error err = {0};
-        int r = host ? job_engine_spec(job, &host->spec, &err)
-                     : error_set(&err, -ENOMEM, "out of memory");
+        int r = host ? job_engine_spec(job, &host->spec, &err) : -ENOMEM;
         if (r < 0) {
+            job_fail(job, "cannot host its replicas: %s", host ? err.message : "out of memory");
             free(host);
-            job_fail(job, "cannot host its replicas: %s", err.message);
             return;
         }
         if (host->n == 0) {

@@ -303,14 +303,14 @@ static int take_record(JobManager *manager, const JobRecord *record)
 {
     JobSpec spec;
     Error err = {0};
-    Job *job;
+    Job *job = NULL;
     int r = job_spec_from_json(record->spec, &spec, &err);
     if (r < 0) {
         log_job(LOG_ERR, record->id, -1, "left alone: %s", err.message);
         return 0;
     }
     r = new_job(manager, record->id, &spec, record->owner, &job);
-    if (r < 0)
+    if (r < 0 || !job)
         return r;
     job->state = (JobState)record->state;
     job->live_since_us = clock_monotonic_us();

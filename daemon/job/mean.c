@@ -211,19 +211,19 @@ static void on_loaded(void *data, int r, const Error *err, const CheckpointRecor
     Error problem = r < 0 ? *err : (Error){0};
     MeanTask *task = calloc(1, sizeof *task);
     job->tasks--;
-    if (r == 0)
-        r = task ? read_ranks(job, task, checkpoint->meta, parts, n, &problem)
-                 : error_set(&problem, -ENOMEM, "out of memory");
-    if (r < 0) {
+    if (r == 0 && !task)
+        r = error_set(&problem, -ENOMEM, "out of memory");
+    if (task)
+        task->owned = true;
+    if (r == 0 && task)
+        r = read_ranks(job, task, checkpoint->meta, parts, n, &problem);
+    if (r < 0 || !task) {
         load->waiter->done(load->waiter->data, r, &problem, NULL);
         free(load->waiter);
-        if (task) {
-            task->owned = true;
+        if (task)
             task_free(task);
-        }
         job_advance(job);
     } else {
-        task->owned = true;
         task->waiters = load->waiter;
         post(job, task);
     }

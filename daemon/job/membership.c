@@ -148,12 +148,12 @@ int job_join(Job *job, const JoinWant *want, const MemberEvents *events, void *d
     int r = check_joinable(job, want, err);
     if (r == 0)
         r = find_member(job, want, &member, err);
-    if (r == 0 && member->busy)
-        r = error_set(err, -EAGAIN, "rank %u is ending its last step; try again in a moment",
-                      member->rank);
-    if (r == 0 && member->place == MEMBER_DROPPED)
-        r = come_back(member, err);
-    if (r < 0)
+    if (r < 0 || !member)
+        return r;
+    if (member->busy)
+        return error_set(err, -EAGAIN, "rank %u is ending its last step; try again in a moment",
+                         member->rank);
+    if (member->place == MEMBER_DROPPED && (r = come_back(member, err)) < 0)
         return r;
     timer_cancel(manager_spec(job->manager)->timers, &member->rejoin);
     member->events = events;

@@ -81,7 +81,7 @@ static int check(const Job *job, const SettingText *settings, size_t n, Error *e
 static int save(Update *update, const char *who)
 {
     Job *job = update->job;
-    SettingRecord *records = calloc(update->n, sizeof *records);
+    SettingRecord *records = calloc(update->n + 1, sizeof *records);
     if (!records)
         return -ENOMEM;
     for (size_t i = 0; i < update->n; i++)
