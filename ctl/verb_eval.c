@@ -34,8 +34,7 @@ static const ArgSpec spec = {
     .max_positional = 1,
 };
 
-/* ---- the set
- * ------------------------------------------------------------------------------------- */
+/* ---- the set --------------------------------------------------------------------------------- */
 
 static int open_set(const Eval *values, uint64_t seed, const CtlOptions *options, Dataset **ret)
 {
@@ -72,8 +71,7 @@ static int check_fit(const Dps__V1__JobStatus *job, const DatasetInfo *info,
     return CTL_EXIT_FAILED;
 }
 
-/* ---- batches
- * ------------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 /* One batch as messages; the buffers are used again for the next. */
 typedef struct Batch {
@@ -136,8 +134,7 @@ static int batch_read(Batch *batch, Dataset *set, uint64_t first, size_t count)
                         (int64_t *)(void *)batch->y.data.data);
 }
 
-/* ---- streaming
- * ----------------------------------------------------------------------------------- */
+/* ---- streaming ------------------------------------------------------------------------------- */
 
 static void show_progress(const Term *term, uint64_t done, uint64_t total)
 {

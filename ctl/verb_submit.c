@@ -60,8 +60,7 @@ static const ArgSpec spec = {
     .count = sizeof options_of / sizeof *options_of,
 };
 
-/* ---- checks
- * -------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -101,8 +100,7 @@ static int check(const Submit *values, const CtlOptions *options)
     return CTL_GO_ON;
 }
 
-/* ---- data
- * ---------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static bool is_synthetic(const char *data)
 {
@@ -136,8 +134,7 @@ static int read_data(const Submit *values, const CtlOptions *options, char **ret
     return CTL_GO_ON;
 }
 
-/* ---- the call
- * ------------------------------------------------------------------------------------ */
+/* ---- the call -------------------------------------------------------------------------------- */
 
 static char *text_or_empty(const char *text)
 {

@@ -167,8 +167,7 @@ int config_set(Config *config, const char *key, const char *value, Error *err)
                      key);
 }
 
-/* ---- the file
- * -------------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 typedef struct Reading {
     Config *config;

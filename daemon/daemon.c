@@ -44,8 +44,7 @@ typedef struct Daemon {
     bool stopping;
 } Daemon;
 
-/* ---- what others ask of it
- * --------------------------------------------------------------------------- */
+/* ---- what others ask of it ------------------------------------------------------------------- */
 
 static const char *listener(void *data, unsigned i)
 {
@@ -72,8 +71,7 @@ static void on_disconnect(uint64_t connection, void *data)
     session_table_disconnected(((Daemon *)data)->sessions, connection);
 }
 
-/* ---- status for systemd
- * --------------------------------------------------------------------------------- */
+/* ---- status for systemd ---------------------------------------------------------------------- */
 
 static void show_status(Daemon *daemon)
 {
@@ -92,8 +90,7 @@ static void on_status_timer(void *data)
     timer_arm(loop_timers(daemon->loop), &daemon->status_timer, STATUS_INTERVAL_US);
 }
 
-/* ---- signals
- * ------------------------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 static void on_stop_progress(void *data, const char *what)
 {
@@ -131,8 +128,7 @@ static void on_child_signal(int signal, void *data)
     child_launcher_reap(((Daemon *)data)->launcher);
 }
 
-/* ---- starting
- * ------------------------------------------------------------------------------------------ */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 static int make_directory(const char *path, mode_t mode, const char *setting, Error *err)
 {
@@ -352,8 +348,7 @@ static int start(Daemon *daemon)
     return r;
 }
 
-/* ---- stopping
- * ------------------------------------------------------------------------------------------ */
+/* ---- stopping -------------------------------------------------------------------------------- */
 
 static void run_finished_tasks(Daemon *daemon)
 {

@@ -107,7 +107,7 @@ void grpc_frame_header(uint8_t header[GRPC_FRAME_HEADER], uint32_t length)
     header[4] = (uint8_t)length;
 }
 
-/* ---- grpc-timeout -------------------------------------------------------------------------- */
+/* ---- grpc-timeout ---------------------------------------------------------------------------- */
 
 enum { TIMEOUT_DIGITS = 8 }; /* the protocol allows no more */
 

@@ -45,8 +45,7 @@ static char *finish_with(Feed *f, FeedEnd end, GrpcStatus code)
     return f->outcome->status.message;
 }
 
-/* ---- out ----------------------------------------------------------------------------------------
- */
+/* ---- out ------------------------------------------------------------------------------------- */
 
 /* 0 or what client_stream_send says. */
 static int send_batch(Feed *f, const FeederBatch *batch)
@@ -103,8 +102,7 @@ static void pump(Feed *f)
     }
 }
 
-/* ---- in -----------------------------------------------------------------------------------------
- */
+/* ---- in -------------------------------------------------------------------------------------- */
 
 static void on_lease(Feed *f, const Dps__V1__Lease *lease)
 {
@@ -193,8 +191,7 @@ static const ClientStreamHandler handler = {
     .on_end = on_end,
 };
 
-/* ---- running ------------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void on_batch_read(int fd, void *user)
 {

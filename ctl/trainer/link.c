@@ -17,8 +17,7 @@ enum {
     LEAVE_MS = 2000, /* the server notices the closed connection anyway */
 };
 
-/* ---- what a status means ------------------------------------------------------------------------
- */
+/* ---- what a status means --------------------------------------------------------------------- */
 
 typedef struct EndOf {
     GrpcStatus code;
@@ -65,8 +64,7 @@ static void refuse(LinkResult *result, const char *text)
     snprintf(result->status.message, sizeof(result->status.message), "%s", text);
 }
 
-/* ---- joining ------------------------------------------------------------------------------------
- */
+/* ---- joining --------------------------------------------------------------------------------- */
 
 /* FAILED_PRECONDITION: a job that has ended refuses to be joined, and how it ended is what the
  * trainer wants to know; or the rank has a trainer, which may pass. */
@@ -137,8 +135,7 @@ static void leave(Client *client, uint64_t session)
         protobuf_c_message_free_unpacked(reply, NULL);
 }
 
-/* ---- feeding ------------------------------------------------------------------------------------
- */
+/* ---- feeding --------------------------------------------------------------------------------- */
 
 /* Translates how the feeding ended. */
 static void conclude(const FeedOutcome *outcome, LinkResult *result)

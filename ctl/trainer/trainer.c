@@ -26,8 +26,7 @@ enum {
     GOOD_MS = 2000,
 };
 
-/* ---- options ------------------------------------------------------------------------------------
- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 typedef struct TrainerArgs {
     const char *job, *data;
@@ -86,8 +85,7 @@ static int parse(int argc, char **argv, TrainerArgs *args, CtlOptions *options, 
     return -1;
 }
 
-/* ---- staying with the job -----------------------------------------------------------------------
- */
+/* ---- staying with the job -------------------------------------------------------------------- */
 
 typedef struct Trainer {
     const CtlOptions *options;

@@ -57,7 +57,7 @@ void accelerator_bind(const Accelerator *accelerator)
     accelerator->backend->device_bind(accelerator->device);
 }
 
-/* ---- memory --------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 int accelerator_alloc(const Accelerator *accelerator, size_t bytes, void **ret)
 {
@@ -105,7 +105,7 @@ int accelerator_zero(const Accelerator *accelerator, void *memory, size_t bytes)
     return accelerator->backend->zero(accelerator->device, memory, bytes);
 }
 
-/* ---- kernels -------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 int accelerator_layout_plain(const Accelerator *accelerator, const Shape *shape, Layout **ret)
 {
@@ -186,7 +186,7 @@ int kernel_backward(const Accelerator *accelerator, Kernel *kernel, const Kernel
     return accelerator->backend->backward(accelerator->device, kernel, args);
 }
 
-/* ---- flat operations ------------------------------------------------------------------------ */
+/* ---- flat operations ------------------------------------------------------------------------- */
 
 int accelerator_accumulate(const Accelerator *accelerator, const Layout *layout, void *to,
                            const void *from)

@@ -129,7 +129,7 @@ struct Backend {
                 size_t end);
 };
 
-/* ---- registry ------------------------------------------------------------------------------- */
+/* ---- registry -------------------------------------------------------------------------------- */
 
 /* By name; NULL or "" or "auto": the best that this build and machine have. -ENOENT with the list.
  */
@@ -141,8 +141,7 @@ const Backend *backend_entry(int index); /* best first */
  * off. Off in production: nothing but tests calls it. */
 void backend_fail_after(unsigned calls);
 
-/* ---- wrappers: device + table -----------------------------------------------------------------
- */
+/* ---- wrappers: device + table ---------------------------------------------------------------- */
 
 /* A device with its backend; what the rest of dpsd holds. Owned by its lane. */
 typedef struct Accelerator {

@@ -29,7 +29,7 @@ static const RefOperator *const operators[OP_KIND_COUNT] = {
     [OP_ADD] = &ref_add,
 };
 
-/* ---- device and memory ---------------------------------------------------------------------- */
+/* ---- device and memory ----------------------------------------------------------------------- */
 
 static int ref_device_open(int index, int threads, Device **ret, Error *err)
 {
@@ -110,7 +110,7 @@ static void ref_layout_free(Device *device, Layout *layout)
     free(layout);
 }
 
-/* ---- kernels -------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static int ref_compile(Device *device, const KernelSpec *spec, Kernel **ret, KernelInfo *info,
                        Error *err)

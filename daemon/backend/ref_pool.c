@@ -36,7 +36,7 @@ static Window window_of(const PoolAttrs *a, const PoolSizes *z, int64_t oh, int6
                     at_most(left + a->kernel[1], z->w)};
 }
 
-/* ---- maximum -------------------------------------------------------------------------------- */
+/* ---- maximum --------------------------------------------------------------------------------- */
 
 /* saved (N,C,OH,OW): where in its input plane each output came from. */
 static void prepare_max(const Kernel *kernel, KernelInfo *info)
@@ -86,7 +86,7 @@ static void backward_max(const Kernel *kernel, const KernelArgs *args)
 
 const RefOperator ref_maxpool2d = {prepare_max, forward_max, backward_max};
 
-/* ---- average -------------------------------------------------------------------------------- */
+/* ---- average --------------------------------------------------------------------------------- */
 
 static void prepare_average(const Kernel *kernel, KernelInfo *info)
 {

@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-/* ---- writing -----------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static bool add_account(cJSON *json, const RoundAccount *account)
 {
@@ -74,8 +73,7 @@ int checkpoint_meta_write(const Job *job, char **ret)
     return 0;
 }
 
-/* ---- reading -----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void read_member(const cJSON *json, Member *member)
 {

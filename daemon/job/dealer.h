@@ -53,8 +53,7 @@ int dealer_drop(Dealer *dealer, uint32_t rank);
 /* Takes a rank in (again); its next step is number `step`. */
 void dealer_admit(Dealer *dealer, uint32_t rank, uint64_t step);
 
-/* ---- for checkpoints: everything that cannot be computed from the spec ------------------------
- */
+/* ---- for checkpoints: everything that cannot be computed from the spec ----------------------- */
 
 /* JSON text, the caller's to free. -ENOMEM */
 int dealer_save(const Dealer *dealer, char **ret);

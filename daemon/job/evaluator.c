@@ -32,8 +32,7 @@ typedef struct EvaluatorTask {
     Evaluation total;
 } EvaluatorTask;
 
-/* ---- ending
- * -------------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 static void close_work(LaneTask *task)
 {
@@ -92,8 +91,7 @@ static bool settle(Evaluator *evaluator)
     return !evaluator->freed;
 }
 
-/* ---- getting ready
- * ----------------------------------------------------------------------------------- */
+/* ---- getting ready --------------------------------------------------------------------------- */
 
 static void open_work(LaneTask *task)
 {
@@ -163,8 +161,7 @@ int evaluator_new(Job *job, EvaluatorDone done, void *data, Evaluator **ret)
     return 0;
 }
 
-/* ---- a batch
- * ------------------------------------------------------------------------------------------- */
+/* ---- a batch --------------------------------------------------------------------------------- */
 
 static void run_work(LaneTask *lane_task)
 {

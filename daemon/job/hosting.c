@@ -20,8 +20,7 @@ typedef struct HostTask {
     } items[];
 } HostTask;
 
-/* ---- LaneTask
- * ------------------------------------------------------------------------------------ */
+/* ---- LaneTask -------------------------------------------------------------------------------- */
 
 static void lane_work(Task *task)
 {
@@ -44,8 +43,7 @@ void job_post(Job *job, Lane *lane, LaneTask *task)
     lane_post(lane, &task->task);
 }
 
-/* ---- making them
- * ------------------------------------------------------------------------------------ */
+/* ---- making them ----------------------------------------------------------------------------- */
 
 static int host_one(HostTask *host, uint32_t i)
 {
@@ -163,8 +161,7 @@ void job_host(Job *job, bool cuts, JobHosted done)
     }
 }
 
-/* ---- freeing them
- * ------------------------------------------------------------------------------------- */
+/* ---- freeing them ---------------------------------------------------------------------------- */
 
 typedef struct LeaveTask {
     LaneTask lane_task; /* first */

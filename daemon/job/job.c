@@ -177,8 +177,7 @@ void job_fail(Job *job, const char *format, ...)
     job_unload(job, "failed");
 }
 
-/* ---- status ------------------------------------------------------------------------------------
- */
+/* ---- status ---------------------------------------------------------------------------------- */
 
 uint64_t job_step(const Job *job)
 {
@@ -242,8 +241,7 @@ void job_status(Job *job, JobStatus *ret)
         ret->eta_s = (double)(total - job->samples) / job->rate;
 }
 
-/* ---- what a user asks for
- * ------------------------------------------------------------------------ */
+/* ---- what a user asks for -------------------------------------------------------------------- */
 
 static void answer(JobDone done, void *data, int r, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -1,11 +1,12 @@
 /* What the files of job/ share: the struct of a job and of its members, and who does what.
  *
- *   job.c        states, settings, status             membership.c  trainers that come, go and get
- * lost load.c       from the store to live replicas      managed.c     starting trainers and
- * starting again hosting.c    engines and replicas on lanes        meeting.c     rounds and what
- * ends them cuts.c       copies of all replicas at one moment checkpoint.c  cuts that are written
- * to the store checkpoint_meta.c  a cut's position as JSON       mean.c        the averaged model
- * on request update.c     settings changed while it runs       advance.c     what happens next
+ *   job.c         states, status                  update.c           settings changed while it runs
+ *   load.c        from the store to replicas      hosting.c          engines and replicas on lanes
+ *   membership.c  trainers that come and go       managed.c          starting trainers, and again
+ *   meeting.c     rounds and what ends them       cuts.c, parts.c    copies of all replicas
+ *   checkpoint.c  cuts that are written           checkpoint_meta.c  a cut's position as JSON
+ *   mean.c        the averaged model              evaluator.c        run on batches
+ *   result.c      what is kept besides the spec   advance.c          what happens next
  *
  * Everything runs on the loop but the work functions of LaneTasks. At any time either members work,
  * each on its own lane, or the job itself does (job->exclusive): a meeting or a cut has all

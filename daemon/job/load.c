@@ -87,8 +87,7 @@ static bool no_longer_wanted(Job *job)
     return true;
 }
 
-/* ---- the last step: live
- * ---------------------------------------------------------------------------- */
+/* ---- the last step: live --------------------------------------------------------------------- */
 
 static bool round_has_samples(const Job *job)
 {
@@ -151,8 +150,7 @@ static void rewind_metrics(Job *job)
     }
 }
 
-/* ---- settings
- * ---------------------------------------------------------------------------------------- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 static int keep_later_settings(Job *job, const SettingRecord *settings, size_t n)
 {
@@ -196,8 +194,7 @@ static void load_settings(Job *job)
     }
 }
 
-/* ---- the checkpoint
- * ------------------------------------------------------------------------------------ */
+/* ---- the checkpoint -------------------------------------------------------------------------- */
 
 static int take_over(Job *job, const CheckpointRecord *checkpoint, const CheckpointPart *parts,
                      size_t n, Error *err)

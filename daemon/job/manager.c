@@ -82,8 +82,7 @@ Job *manager_find(JobManager *manager, uint64_t id)
     return low < manager->n && manager->jobs[low]->id == id ? manager->jobs[low] : NULL;
 }
 
-/* ---- which lane --------------------------------------------------------------------------------
- */
+/* ---- which lane ------------------------------------------------------------------------------ */
 
 /* "auto" and "cpu": the lane with the fewest replicas; "cpu:N": that one. */
 Lane *manager_place(JobManager *manager, const JobSpec *spec)
@@ -132,8 +131,7 @@ static int check_device(const JobManager *manager, const char *device, Error *er
                      device, known);
 }
 
-/* ---- the queue
- * ----------------------------------------------------------------------------------- */
+/* ---- the queue ------------------------------------------------------------------------------- */
 
 static bool takes_a_slot(const Job *job)
 {
@@ -189,8 +187,7 @@ static int add_job(JobManager *manager, Job *job)
     return 0;
 }
 
-/* ---- submitting
- * ------------------------------------------------------------------------------------ */
+/* ---- submitting ------------------------------------------------------------------------------ */
 
 typedef struct Submission {
     JobManager *manager;
@@ -290,8 +287,7 @@ void manager_submit(JobManager *manager, const JobSpec *spec, const char *owner,
     }
 }
 
-/* ---- loading at start
- * ------------------------------------------------------------------------------- */
+/* ---- loading at start ------------------------------------------------------------------------ */
 
 typedef struct Loading {
     JobManager *manager;
@@ -359,8 +355,7 @@ void manager_load(JobManager *manager, JobDone done, void *data)
     }
 }
 
-/* ---- stopping
- * ----------------------------------------------------------------------------------------- */
+/* ---- stopping -------------------------------------------------------------------------------- */
 
 static bool is_quiet(const Job *job)
 {

@@ -21,8 +21,7 @@ typedef struct MeanTask {
     MeanWaiter *waiters;
 } MeanTask;
 
-/* ---- the sum
- * ------------------------------------------------------------------------------------- */
+/* ---- the sum --------------------------------------------------------------------------------- */
 
 /* After a meeting all are the same, and their mean must be it to the last bit, whatever n is. */
 static bool all_same(const MeanTask *task)
@@ -117,8 +116,7 @@ static void post(Job *job, MeanTask *task)
     job_post(job, lanes[job->id % n_lanes], &task->lane_task);
 }
 
-/* ---- of a job in memory
- * ------------------------------------------------------------------------------ */
+/* ---- of a job in memory ---------------------------------------------------------------------- */
 
 static void on_copied(Job *job, int r)
 {
@@ -159,8 +157,7 @@ void mean_drop(Job *job)
     }
 }
 
-/* ---- of a checkpoint
- * ----------------------------------------------------------------------------------- */
+/* ---- of a checkpoint ------------------------------------------------------------------------- */
 
 typedef struct MeanLoad {
     Job *job;

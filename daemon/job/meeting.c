@@ -14,8 +14,7 @@ typedef struct MeetingTask {
     bool contributes[JOB_MAX_TRAINERS];
 } MeetingTask;
 
-/* ---- the round ---------------------------------------------------------------------------------
- */
+/* ---- the round ------------------------------------------------------------------------------- */
 
 static void apply_pending(Job *job)
 {
@@ -59,8 +58,7 @@ bool job_work_is_done(Job *job)
     return true;
 }
 
-/* ---- when ---------------------------------------------------------------------------------------
- */
+/* ---- when ------------------------------------------------------------------------------------ */
 
 bool meeting_is_due(Job *job)
 {
@@ -78,8 +76,7 @@ bool meeting_is_next(Job *job)
     return job->state == JOB_RUNNING && !job->stopping && meeting_is_due(job);
 }
 
-/* ---- what happens there
- * ----------------------------------------------------------------------------- */
+/* ---- what happens there ---------------------------------------------------------------------- */
 
 static void meeting_work(LaneTask *task)
 {

@@ -70,8 +70,7 @@ static void wait_no_longer(Job *job)
     }
 }
 
-/* ---- coming ------------------------------------------------------------------------------------
- */
+/* ---- coming ---------------------------------------------------------------------------------- */
 
 static int find_free_rank(Job *job, const JoinWant *want, Member **ret, Error *err)
 {
@@ -170,8 +169,7 @@ int job_join(Job *job, const JoinWant *want, const MemberEvents *events, void *d
     return 0;
 }
 
-/* ---- going -------------------------------------------------------------------------------------
- */
+/* ---- going ----------------------------------------------------------------------------------- */
 
 void member_leave(Member *member, bool lost, const char *why)
 {
@@ -311,8 +309,7 @@ void members_ready(Job *job)
             job->members[r].events->on_ready(job->members[r].events_data);
 }
 
-/* ---- what a session asks
- * -------------------------------------------------------------------------- */
+/* ---- what a session asks --------------------------------------------------------------------- */
 
 Job *member_job(const Member *member)
 {
@@ -385,8 +382,7 @@ void member_set_reading(Member *member, bool reading)
     member->reading = reading;
 }
 
-/* ---- work on the member's lane
- * ---------------------------------------------------------------------- */
+/* ---- work on the member's lane --------------------------------------------------------------- */
 
 static void work(Task *task)
 {
@@ -458,8 +454,7 @@ void member_step_done(Member *member, const StepAccount *account)
     job_touch(job);
 }
 
-/* ---- status
- * -------------------------------------------------------------------------------------- */
+/* ---- status ---------------------------------------------------------------------------------- */
 
 static const char *state_text(Member *member)
 {

@@ -44,7 +44,7 @@ static int fail_out_of_memory(Graph *graph)
     return error_set(&graph->error, -ENOMEM, "out of memory for the model's graph");
 }
 
-/* ---- nodes ---------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static int grow(Graph *graph, int capacity)
 {
@@ -193,7 +193,7 @@ ValueId graph_append(Graph *graph, Node *node)
     return node->output;
 }
 
-/* ---- parameters and buffers ----------------------------------------------------------------- */
+/* ---- parameters and buffers ------------------------------------------------------------------ */
 
 static int append_info(Graph *graph, ParamList *list, const ParamInfo *info)
 {
@@ -249,7 +249,7 @@ int graph_declare_buffer(Graph *graph, Node *node, const char *suffix, const Sha
     return append_param(graph, &graph->buffers, &info, length);
 }
 
-/* ---- finishing ------------------------------------------------------------------------------ */
+/* ---- finishing ------------------------------------------------------------------------------- */
 
 /* A node whose value goes nowhere would be computed for nothing. */
 static int check_all_read(Graph *graph, ValueId output)
@@ -336,7 +336,7 @@ int graph_finish(Graph *graph, ValueId output, Error *err)
     return 0;
 }
 
-/* ---- reading -------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 int graph_node_count(const Graph *graph)
 {

@@ -19,7 +19,7 @@ extern const OpInfo op_conv2d, op_relu, op_maxpool2d, op_avgpool2d, op_batchnorm
 
 const OpInfo *op_info(OpKind kind);
 
-/* ---- for infer ------------------------------------------------------------------------------ */
+/* ---- for infer ------------------------------------------------------------------------------- */
 
 /* -EINVAL unless the shape has the batch and ndim − 1 further dimensions. `layout` is what the
  * operator takes, for the sentence: "(B, channels, height, width)". */
@@ -38,7 +38,7 @@ int op_window(const Node *node, const Shape *in, const Window *window, Shape *re
 /* The output has the input's shape. */
 int op_same_shape(const Node *node, const Shape *const *inputs, Shape *ret, Error *err);
 
-/* ---- for builders and declare, defined by graph.c ------------------------------------------- */
+/* ---- for builders and declare, defined by graph.c -------------------------------------------- */
 
 /* A node of the kind with its inputs (n_inputs of a and b) and name. The name is checked later. */
 Node node_make(OpKind kind, const char *name, int n_inputs, ValueId a, ValueId b);

@@ -17,7 +17,7 @@ enum {
     SOCKET_MODE = 0660, /* user and group of dpsd */
 };
 
-/* ---- unix ---------------------------------------------------------------------------------- */
+/* ---- unix ------------------------------------------------------------------------------------ */
 
 /* Removes the socket file of a daemon that is gone. */
 static int clear_path(const struct sockaddr_un *address, Error *err)
@@ -62,7 +62,7 @@ static int listen_unix(const char *path, int *ret_fd, Error *err)
     return 0;
 }
 
-/* ---- tcp ----------------------------------------------------------------------------------- */
+/* ---- tcp ------------------------------------------------------------------------------------- */
 
 /* Splits "host:port" or "[v6]:port" in place. */
 static int split_host_port(char *text, char **ret_host, char **ret_port)

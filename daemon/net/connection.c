@@ -40,7 +40,7 @@ struct Connection {
     ConnectionLink link;
 };
 
-/* ---- writing ------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* Gathers what there is to send. 0 or a negative errno. */
 static int fill(Connection *connection)
@@ -102,7 +102,7 @@ static int flush(Connection *connection)
     }
 }
 
-/* ---- loop callbacks ------------------------------------------------------------------------ */
+/* ---- loop callbacks -------------------------------------------------------------------------- */
 
 static void on_writable(evutil_socket_t fd, short what, void *data)
 {
@@ -222,7 +222,7 @@ static void wake(void *data)
     event_active(connection->writable, EV_WRITE, 1);
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static int set_up(Connection *connection)
 {

@@ -22,7 +22,7 @@ void http2_submitted(Http2 *http2, int r)
         http2->wake(http2->data);
 }
 
-/* ---- floods -------------------------------------------------------------------------------- */
+/* ---- floods ---------------------------------------------------------------------------------- */
 
 /* Spends a token; where none is left the peer is told to calm down and the connection ends. */
 static void spend(Http2 *http2, Bucket *bucket, const char *what)
@@ -58,7 +58,7 @@ static void watch_for_floods(Http2 *http2, const nghttp2_frame *frame)
     }
 }
 
-/* ---- what nghttp2 tells -------------------------------------------------------------------- */
+/* ---- what nghttp2 tells ---------------------------------------------------------------------- */
 
 static Stream *stream_of(nghttp2_session *session, int32_t id)
 {
@@ -153,7 +153,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t error,
     return 0;
 }
 
-/* ---- the session --------------------------------------------------------------------------- */
+/* ---- the session ----------------------------------------------------------------------------- */
 
 static nghttp2_session_callbacks *new_callbacks(void)
 {

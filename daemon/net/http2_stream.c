@@ -70,7 +70,7 @@ void stream_free(Stream *stream)
     free(stream);
 }
 
-/* ---- response ------------------------------------------------------------------------------ */
+/* ---- response -------------------------------------------------------------------------------- */
 
 /* grpc-status and grpc-message behind the n headers that are there; returns how many there are. */
 static size_t add_trailers(const Stream *stream, char code[4], nghttp2_nv *headers, size_t n)
@@ -166,7 +166,7 @@ static void resume(Stream *stream)
     http2_submitted(stream->http2, nghttp2_session_resume_data(stream->http2->session, stream->id));
 }
 
-/* ---- what the Call asks for ---------------------------------------------------------------- */
+/* ---- what the Call asks for ------------------------------------------------------------------ */
 
 static bool transport_send(void *data, uint8_t *bytes, size_t size)
 {
@@ -223,7 +223,7 @@ const CallTransport stream_transport = {
     .consume = transport_consume,
 };
 
-/* ---- request ------------------------------------------------------------------------------- */
+/* ---- request --------------------------------------------------------------------------------- */
 
 void stream_begin(Stream *stream)
 {

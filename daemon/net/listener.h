@@ -26,7 +26,7 @@ Listener *listener_free(Listener *listener);
 /* "unix:/run/dpsd/dpsd.sock", "tcp:127.0.0.1:5555" */
 const char *listener_address(const Listener *listener);
 
-/* ---- opening (address.c) ------------------------------------------------------------------- */
+/* ---- opening (address.c) --------------------------------------------------------------------- */
 
 enum { ADDRESS_MAX_SOCKETS = 8 };
 

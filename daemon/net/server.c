@@ -40,7 +40,7 @@ struct Server {
     uint64_t refused; /* connections over the limit, since the last one that was not */
 };
 
-/* ---- connections --------------------------------------------------------------------------- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 static void on_end(Connection *connection, void *data)
 {
@@ -109,7 +109,7 @@ void server_close_connection(Server *server, uint64_t id)
         connection_close_later(connection);
 }
 
-/* ---- listeners ----------------------------------------------------------------------------- */
+/* ---- listeners ------------------------------------------------------------------------------- */
 
 static int add_listener(Server *server, int fd, const char *path, Error *err)
 {
@@ -176,7 +176,7 @@ void server_drain(Server *server)
         connection_drain(c);
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 int server_new(Loop *loop, const ServerLimits *limits, const MethodTable *tables, size_t n_tables,
                const ServerEvents *events, Server **ret)

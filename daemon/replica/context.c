@@ -56,7 +56,7 @@ size_t context_bytes(const Context *context)
     return bytes;
 }
 
-/* ---- forward -------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static int forward(Replica *replica, Context *context, const Batch *batch, float *output)
 {
@@ -97,7 +97,7 @@ int replica_forward(Replica *replica, const Batch *batch, uint64_t step, uint32_
     return 0;
 }
 
-/* ---- backward and step ---------------------------------------------------------------------- */
+/* ---- backward and step ----------------------------------------------------------------------- */
 
 static int check_version(const Replica *replica, const Context *context, Error *err)
 {

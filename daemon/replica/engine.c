@@ -102,7 +102,7 @@ void engine_bind(Engine *engine)
     accelerator_bind(&engine->accelerator);
 }
 
-/* ---- plans ---------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 /* A free entry, or the least recently used one that no arena refers to; NULL if all are in use. */
 static PlanEntry *find_victim(Engine *engine)
@@ -166,7 +166,7 @@ static PlanEntry *entry_of(Engine *engine, const Plan *plan)
     return entry;
 }
 
-/* ---- arenas --------------------------------------------------------------------------------- */
+/* ---- arenas ---------------------------------------------------------------------------------- */
 
 int engine_activations(Engine *engine, Plan *plan, Activations **ret)
 {

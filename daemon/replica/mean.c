@@ -7,7 +7,7 @@
 /* Elements meant and copied at a time: they stay in the cache in between. */
 enum { BLOCK = 32768 };
 
-/* ---- who goes into it ----------------------------------------------------------------------- */
+/* ---- who goes into it ------------------------------------------------------------------------ */
 
 static int array_is_finite(const Accelerator *accelerator, const float *array, size_t n, bool *ret)
 {
@@ -32,7 +32,7 @@ static bool same_sizes(const Weights *a, const Weights *b)
            a->n_counters == b->n_counters && a->n_states == b->n_states;
 }
 
-/* ---- arithmetic ----------------------------------------------------------------------------- */
+/* ---- arithmetic ------------------------------------------------------------------------------ */
 
 /* Arrays of n floats, one a replica: the mean of those in `from` is written to all of them. */
 static int mean_of_arrays(const Accelerator *accelerator, const float *const *from, int n_from,
@@ -86,7 +86,7 @@ static int clean_states(const Accelerator *accelerator, Weights *weights)
     return 0;
 }
 
-/* ---- the meeting ---------------------------------------------------------------------------- */
+/* ---- the meeting ----------------------------------------------------------------------------- */
 
 typedef struct Meeting {
     const Accelerator *accelerator;

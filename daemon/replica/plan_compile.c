@@ -11,7 +11,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* ---- kernels -------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 /* The model's output must be plain, and so must what its Relu is computed with. */
 static bool must_be_plain(const Graph *graph, const Node *node)
@@ -91,7 +91,7 @@ static int compile_nodes(Plan *plan, Error *err)
     return 0;
 }
 
-/* ---- the activation arena ------------------------------------------------------------------- */
+/* ---- the activation arena -------------------------------------------------------------------- */
 
 /* Moments: 0 the input is written, i + 1 node i runs, n + 1 the output is read or backward runs. */
 static int place_activations(Plan *plan)
@@ -131,7 +131,7 @@ static int place_activations(Plan *plan)
     return 0;
 }
 
-/* ---- the workspace -------------------------------------------------------------------------- */
+/* ---- the workspace --------------------------------------------------------------------------- */
 
 /* The blocks of the workspace. Moments: 0 the loss runs, n − i the backward of node i; the forward
  * uses nothing but scratch, which is there all the time. */
@@ -207,7 +207,7 @@ static int place_workspace(Plan *plan)
     return r;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static int allocate(Plan *plan)
 {

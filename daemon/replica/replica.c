@@ -10,7 +10,7 @@
 #include "replica/batch.h"
 #include "replica/replica_internal.h"
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 /* The seed's initial weights, made in host memory. */
 static int write_initial(Replica *replica)
@@ -90,7 +90,7 @@ int64_t replica_output_elements(const Replica *replica, int64_t samples)
     return samples * engine_output_width(replica->engine);
 }
 
-/* ---- what all ways of running share --------------------------------------------------------- */
+/* ---- what all ways of running share ---------------------------------------------------------- */
 
 /* Steps fill the low 40 bits, so that the forwards of one step draw apart. */
 RngKey replica_rng(const Replica *replica, uint64_t step, uint32_t draw)
@@ -135,7 +135,7 @@ int replica_apply(Replica *replica, const float *gradients, float lr)
     return 0;
 }
 
-/* ---- the fast path -------------------------------------------------------------------------- */
+/* ---- the fast path --------------------------------------------------------------------------- */
 
 /* Forward and the mean loss; its gradient too if the plan trains. correct may be NULL. */
 static int run_loss(Replica *replica, Plan *plan, Activations *activations, const Batch *batch,

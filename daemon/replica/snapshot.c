@@ -65,7 +65,7 @@ Snapshot *snapshot_free(Snapshot *snapshot)
     return NULL;
 }
 
-/* ---- to and from a replica ------------------------------------------------------------------ */
+/* ---- to and from a replica ------------------------------------------------------------------- */
 
 static bool fits(const Weights *weights, const Snapshot *snapshot)
 {
@@ -121,7 +121,7 @@ int replica_restore(Replica *replica, const Snapshot *from)
     return 0;
 }
 
-/* ---- host arithmetic ------------------------------------------------------------------------ */
+/* ---- host arithmetic ------------------------------------------------------------------------- */
 
 static void max_of_counters(const Snapshot *const *from, int count, Snapshot *to)
 {

@@ -129,7 +129,7 @@ Call *call_begin(const CallHost *host, void *stream, const char *path, int64_t t
     return ended ? NULL : call;
 }
 
-/* ---- what handlers do ---------------------------------------------------------------------- */
+/* ---- what handlers do ------------------------------------------------------------------------ */
 
 /* Fails the call from inside a handler that may go on using it: it ends when the handler is out. */
 static void fail_later(Call *call, GrpcStatus status, const char *format, ...)

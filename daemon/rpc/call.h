@@ -18,7 +18,7 @@
 
 typedef struct Call Call;
 
-/* ---- for handlers -------------------------------------------------------------------------- */
+/* ---- for handlers ---------------------------------------------------------------------------- */
 
 /* Encodes and queues one response message. False: the queue is above its mark; the message was
  * taken all the same, but a producer stops here until on_writable. */
@@ -66,7 +66,7 @@ uint64_t call_connection(const Call *call);
 uint64_t call_bytes_in(const Call *call);
 uint64_t call_bytes_out(const Call *call);
 
-/* ---- method table -------------------------------------------------------------------------- */
+/* ---- method table ---------------------------------------------------------------------------- */
 
 typedef struct Method {
     const char *path; /* "/dps.v1.Control/Submit" */

@@ -87,8 +87,7 @@ static void begin(Call *call, void *server, uint64_t job, uint64_t after,
     load_next(history);
 }
 
-/* ---- metrics
- * ------------------------------------------------------------------------------------- */
+/* ---- metrics --------------------------------------------------------------------------------- */
 
 static void pack_row(const RoundRecord *record, Dps__V1__MetricsRow *row)
 {
@@ -153,8 +152,7 @@ void control_metrics(Call *call, const ProtobufCMessage *message, void *server)
     begin(call, server, request->job, request->after_round, load_rounds);
 }
 
-/* ---- events
- * -------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static bool send_events(Call *call, const EventRecord *records, size_t n, bool *room)
 {

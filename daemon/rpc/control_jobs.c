@@ -54,8 +54,7 @@ void control_get(Call *call, const ProtobufCMessage *message, void *server)
     packed_status_free(packed);
 }
 
-/* ---- list
- * ---------------------------------------------------------------------------------------- */
+/* ---- list ------------------------------------------------------------------------------------ */
 
 static void reply_list(Call *call, PackedStatus *const *packed, size_t n, bool more)
 {
@@ -89,7 +88,7 @@ void control_list(Call *call, const ProtobufCMessage *message, void *server)
         packed_status_free(packed[--n]);
 }
 
-/* ---- states ---- */
+/* ---- states ---------------------------------------------------------------------------------- */
 
 static void on_changed(void *data, int r, const Error *err)
 {
@@ -162,7 +161,7 @@ void control_restore(Call *call, const ProtobufCMessage *message, void *server)
         retry_begin(call, server, attempt_restore);
 }
 
-/* ---- settings ---- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 enum { MAX_SETTINGS = 32 }; /* at once: there are not that many names */
 

@@ -89,7 +89,7 @@ static void check(Call *call, const ProtobufCMessage *message, void *server)
     call_reply(call, &response.base);
 }
 
-/* ---- Watch --------------------------------------------------------------------------------- */
+/* ---- Watch ----------------------------------------------------------------------------------- */
 
 static void watcher_tell(Watcher *watcher)
 {

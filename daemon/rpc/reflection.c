@@ -20,7 +20,7 @@ struct Reflection {
     size_t n_services;
 };
 
-/* ---- the answers --------------------------------------------------------------------------- */
+/* ---- the answers ----------------------------------------------------------------------------- */
 
 static void send_error(Call *call, Response *response, GrpcStatus status, const char *what,
                        const char *name)
@@ -140,7 +140,7 @@ static const struct {
     {ASKS(LIST_SERVICES), list_services},
 };
 
-/* ---- the stream ---------------------------------------------------------------------------- */
+/* ---- the stream ------------------------------------------------------------------------------ */
 
 static void on_message(Call *call, const ProtobufCMessage *message, void *data)
 {
@@ -190,7 +190,7 @@ MethodTable reflection_methods(Reflection *reflection)
     return (MethodTable){methods, sizeof methods / sizeof *methods, reflection};
 }
 
-/* ---- the set ------------------------------------------------------------------------------- */
+/* ---- the set --------------------------------------------------------------------------------- */
 
 static int add_service(Reflection *reflection, const char *package, const char *name)
 {

@@ -5,8 +5,7 @@
 #include "proto/tensor.h"
 #include "rpc/batch.h"
 
-/* ---- Forward
- * ------------------------------------------------------------------------------------- */
+/* ---- Forward --------------------------------------------------------------------------------- */
 
 typedef struct Forward {
     Pending pending; /* first */
@@ -56,8 +55,7 @@ void training_forward(Call *call, const ProtobufCMessage *message, void *server)
     session_forward(session, &batch, on_forward, forward);
 }
 
-/* ---- Backward
- * ------------------------------------------------------------------------------------ */
+/* ---- Backward -------------------------------------------------------------------------------- */
 
 static void on_backward(void *data, int r, const Error *err, double norm)
 {
@@ -104,8 +102,7 @@ void training_backward(Call *call, const ProtobufCMessage *message, void *server
                          pending);
 }
 
-/* ---- Step
- * ---------------------------------------------------------------------------------------- */
+/* ---- Step ------------------------------------------------------------------------------------ */
 
 static void on_step(void *data, int r, const Error *err, const StepOutcome *outcome)
 {
@@ -128,8 +125,7 @@ void training_step(Call *call, const ProtobufCMessage *message, void *server)
         session_step(session, request->context, request->loss, on_step, pending);
 }
 
-/* ---- Discard
- * ------------------------------------------------------------------------------------- */
+/* ---- Discard --------------------------------------------------------------------------------- */
 
 static void on_discard(void *data, int r, const Error *err)
 {

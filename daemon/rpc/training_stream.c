@@ -88,8 +88,7 @@ static void end_if_drained(Stream *stream)
     stream->call = NULL;
 }
 
-/* ---- from the session
- * ----------------------------------------------------------------------------- */
+/* ---- from the session ------------------------------------------------------------------------ */
 
 static void send_result(Stream *stream, const TrainResult *result)
 {
@@ -164,8 +163,7 @@ static void on_session_end(void *data, const char *reason)
 
 static const StreamEvents stream_events = {.on_ready = on_session_ready, .on_end = on_session_end};
 
-/* ---- from the client
- * ------------------------------------------------------------------------------- */
+/* ---- from the client ------------------------------------------------------------------------- */
 
 static int start(Stream *stream, const Dps__V1__TrainRequest *request, Error *err)
 {

@@ -59,8 +59,7 @@ int child_launcher_set_address(ChildLauncher *launcher, const char *address)
     return 0;
 }
 
-/* ---- starting
- * -------------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 /* The parent's environment and the token, which does not belong on a command line that all can
  * read. */
@@ -145,8 +144,7 @@ static int start(void *self, const LaunchSpec *spec,
     return 0;
 }
 
-/* ---- ending
- * ---------------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 static void on_patience_over(void *data)
 {

@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* ---- backward
- * ------------------------------------------------------------------------------------ */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 typedef struct BackwardOp {
     Op op; /* first */
@@ -97,8 +96,7 @@ void session_backward(Session *session, uint64_t context, const float *gradient,
     op_submit(session, op);
 }
 
-/* ---- gradients
- * ----------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 typedef struct GradientOp {
     Op op; /* first */
@@ -167,8 +165,7 @@ void session_gradient(Session *session, uint64_t context, int param, SessionGrad
     op_submit(session, op);
 }
 
-/* ---- step
- * ------------------------------------------------------------------------------------------ */
+/* ---- step ------------------------------------------------------------------------------------ */
 
 typedef struct StepOp {
     Op op; /* first */
@@ -260,8 +257,7 @@ void session_step(Session *session, uint64_t context, float loss, SessionStepped
     op_submit(session, op);
 }
 
-/* ---- discard
- * --------------------------------------------------------------------------------------- */
+/* ---- discard --------------------------------------------------------------------------------- */
 
 typedef struct DiscardOp {
     Op op; /* first */

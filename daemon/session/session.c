@@ -62,8 +62,7 @@ void session_add_bytes(Session *session, uint64_t in, uint64_t out)
     session->bytes_out += out;
 }
 
-/* ---- ending ------------------------------------------------------------------------------------
- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 static void remember_end(SessionTable *table, uint64_t id, const char *reason)
 {
@@ -136,8 +135,7 @@ SessionTable *session_table_free(SessionTable *table)
     return NULL;
 }
 
-/* ---- silence
- * ------------------------------------------------------------------------------------- */
+/* ---- silence --------------------------------------------------------------------------------- */
 
 static void arm_watch(SessionTable *table)
 {
@@ -164,8 +162,7 @@ static void on_watch(void *data)
     }
 }
 
-/* ---- beginning
- * ------------------------------------------------------------------------------------ */
+/* ---- beginning ------------------------------------------------------------------------------- */
 
 static void on_member_ready(void *data)
 {
@@ -250,8 +247,7 @@ int session_find(SessionTable *table, uint64_t id, Session **ret, Error *err)
     return error_set(err, -ENOENT, "there is no session %llx; join first", (unsigned long long)id);
 }
 
-/* ---- leases
- * ------------------------------------------------------------------------------------------ */
+/* ---- leases ---------------------------------------------------------------------------------- */
 
 int session_current_lease(Session *session, DealerBatch *ret, uint64_t *step)
 {

@@ -53,8 +53,7 @@ Member *session_member(const Session *session);
 /* Bytes of messages that went over the wire for this session; they go into the round's metrics. */
 void session_add_bytes(Session *session, uint64_t in, uint64_t out);
 
-/* ---- leases
- * --------------------------------------------------------------------------------------- */
+/* ---- leases ---------------------------------------------------------------------------------- */
 
 /* The batch for the next step that was not leased yet to this session, up to `window` ahead of what
  * is done. -EAGAIN: the window is full or there is none now; -ENODATA: the rank has no more steps
@@ -63,8 +62,7 @@ int session_next_lease(Session *session, unsigned window, DealerBatch *ret, uint
 /* For one lease at a time: the batch of the step that is to be done now, as often as asked. */
 int session_current_lease(Session *session, DealerBatch *ret, uint64_t *step);
 
-/* ---- work
- * ---------------------------------------------------------------------------------------------- */
+/* ---- work ------------------------------------------------------------------------------------ */
 
 /* A batch and the memory that it points into, freed by `release` when the work is over. */
 typedef struct OwnedBatch {
@@ -109,8 +107,7 @@ void session_step(Session *session, uint64_t context, float loss, SessionStepped
 typedef void (*SessionDone)(void *data, int r, const Error *err);
 void session_discard(Session *session, uint64_t context, SessionDone done, void *data);
 
-/* ---- the Train stream
- * -------------------------------------------------------------------------------- */
+/* ---- the Train stream ------------------------------------------------------------------------ */
 
 typedef struct StreamEvents {
     /* Leases may be there, or a place in the window. */

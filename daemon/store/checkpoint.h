@@ -32,7 +32,7 @@ typedef struct StoredCheckpoint {
     size_t n;
 } StoredCheckpoint;
 
-/* ---- checkpoint_hash.c --------------------------------------------------------------------- */
+/* ---- checkpoint_hash.c ----------------------------------------------------------------------- */
 
 typedef struct XXH3_state_s Hasher; /* xxHash's own state, kept out of this header */
 
@@ -48,7 +48,7 @@ DEFINE_CLEANUP(Hasher, hasher_free);
 void hasher_add(Hasher *hasher, const void *data, size_t bytes);
 Hash hasher_end(const Hasher *hasher);
 
-/* ---- checkpoint_read.c --------------------------------------------------------------------- */
+/* ---- checkpoint_read.c ----------------------------------------------------------------------- */
 
 /* The row and the list of parts, whose checksum is compared. Free what is in *ret in any case.
  * -ENOENT; -EBADMSG: torn, err says what is wrong; -EIO, -ENOMEM */
@@ -58,12 +58,12 @@ int checkpoint_read(Db *db, uint64_t job, uint64_t id, StoredCheckpoint *ret, Er
 int checkpoint_read_parts(Db *db, StoredCheckpoint *checkpoint, bool keep, Error *err);
 void checkpoint_release(StoredCheckpoint *checkpoint);
 
-/* ---- checkpoint_mark.c --------------------------------------------------------------------- */
+/* ---- checkpoint_mark.c ----------------------------------------------------------------------- */
 
 /* Logs that the checkpoint is not usable and records so, with an event. */
 void checkpoint_mark_invalid(Db *db, const CheckpointRecord *checkpoint, const char *problem);
 
-/* ---- checkpoint_prune.c -------------------------------------------------------------------- */
+/* ---- checkpoint_prune.c ---------------------------------------------------------------------- */
 
 /* Deletes what is older than the job's `keep` newest valid checkpoints, of which one is about to be
  * added. Inside the transaction that adds it, so that its pages are used again. */

@@ -16,7 +16,7 @@ void checkpoint_release(StoredCheckpoint *checkpoint)
     free(checkpoint->parts);
 }
 
-/* ---- the row and the list of parts --------------------------------------------------------- */
+/* ---- the row and the list of parts ----------------------------------------------------------- */
 
 static int read_hash(const Statement *row, int column, Hash *ret, Error *err)
 {
@@ -124,7 +124,7 @@ int checkpoint_read(Db *db, uint64_t job, uint64_t id, StoredCheckpoint *checkpo
     return 0;
 }
 
-/* ---- the bytes ----------------------------------------------------------------------------- */
+/* ---- the bytes ------------------------------------------------------------------------------- */
 
 /* Where the chunks of one part go: into `to`, if there is one, and into the hash. */
 typedef struct Reading {

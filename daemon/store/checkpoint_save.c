@@ -13,7 +13,7 @@ typedef struct Save {
     StoreCheckpointSaved saved;
 } Save;
 
-/* ---- what is to be written ----------------------------------------------------------------- */
+/* ---- what is to be written ------------------------------------------------------------------- */
 
 static size_t find_equal(const StoredCheckpoint *checkpoint, size_t number)
 {
@@ -44,7 +44,7 @@ static int hash_parts(StoredCheckpoint *checkpoint, Error *err)
     return 0;
 }
 
-/* ---- writing ------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static int write_row(Db *db, StoredCheckpoint *checkpoint, Error *err)
 {
@@ -135,7 +135,7 @@ static int write_checkpoint(Db *db, void *data, Error *err)
     return r;
 }
 
-/* ---- the request --------------------------------------------------------------------------- */
+/* ---- the request ----------------------------------------------------------------------------- */
 
 /* Space is given back after a failure too: what was written of it lies in the log. */
 static int run(Request *request, Db *db, Error *err)

@@ -40,7 +40,7 @@ static void release_record(EventRecord *event)
     free(event->text);
 }
 
-/* ---- add ----------------------------------------------------------------------------------- */
+/* ---- add ------------------------------------------------------------------------------------- */
 
 typedef struct EventAdd {
     Request request;
@@ -83,7 +83,7 @@ int store_event_add(Store *store, const EventRecord *event, StoreDone done, void
     return 0;
 }
 
-/* ---- load ---------------------------------------------------------------------------------- */
+/* ---- load ------------------------------------------------------------------------------------ */
 
 typedef struct EventsLoad {
     Request request;

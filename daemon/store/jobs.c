@@ -31,7 +31,7 @@ static int copy_record(const JobRecord *from, JobRecord *to)
     return r;
 }
 
-/* ---- insert -------------------------------------------------------------------------------- */
+/* ---- insert ---------------------------------------------------------------------------------- */
 
 typedef struct JobWrite {
     Request request;
@@ -97,7 +97,7 @@ int store_job_insert(Store *store, const JobRecord *job, StoreJobInserted done, 
     return 0;
 }
 
-/* ---- update -------------------------------------------------------------------------------- */
+/* ---- update ---------------------------------------------------------------------------------- */
 
 static int run_update(Request *request, Db *db, Error *err)
 {
@@ -140,7 +140,7 @@ int store_job_update(Store *store, const JobRecord *job, StoreDone done, void *d
     return 0;
 }
 
-/* ---- load ---------------------------------------------------------------------------------- */
+/* ---- load ------------------------------------------------------------------------------------ */
 
 typedef struct JobsLoad {
     Request request;

@@ -20,7 +20,7 @@ static void release_rounds(Request *request)
     free(((RoundsRequest *)request)->rows);
 }
 
-/* ---- add ----------------------------------------------------------------------------------- */
+/* ---- add ------------------------------------------------------------------------------------- */
 
 static void bind_row(Statement *statement, const RoundRecord *row)
 {
@@ -79,7 +79,7 @@ int store_rounds_add(Store *store, const RoundRecord *rows, size_t n, StoreDone 
     return 0;
 }
 
-/* ---- load ---------------------------------------------------------------------------------- */
+/* ---- load ------------------------------------------------------------------------------------ */
 
 static RoundRecord read_row(const Statement *row)
 {

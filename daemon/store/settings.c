@@ -26,7 +26,7 @@ static void release_settings(Request *request)
     free(settings->settings);
 }
 
-/* ---- add ----------------------------------------------------------------------------------- */
+/* ---- add ------------------------------------------------------------------------------------- */
 
 static int add_event(Db *db, const SettingRecord *setting, Error *err)
 {
@@ -107,7 +107,7 @@ int store_settings_add(Store *store, const SettingRecord *settings, size_t n, St
     return 0;
 }
 
-/* ---- load ---------------------------------------------------------------------------------- */
+/* ---- load ------------------------------------------------------------------------------------ */
 
 static int read_record(const Statement *row, SettingRecord *setting, Error *err)
 {

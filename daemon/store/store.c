@@ -54,7 +54,7 @@ size_t store_pending(const Store *store)
     return store->pending;
 }
 
-/* ---- requests ------------------------------------------------------------------------------ */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static int run_in_transaction(Db *db, void *data, Error *err)
 {
@@ -137,7 +137,7 @@ void request_answer_done(Request *request)
         log_warning("%s", request->err.message);
 }
 
-/* ---- ping ---------------------------------------------------------------------------------- */
+/* ---- ping ------------------------------------------------------------------------------------ */
 
 static int run_ping(Request *request, Db *db, Error *err)
 {

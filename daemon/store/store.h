@@ -39,7 +39,7 @@ size_t store_pending(const Store *store);
 typedef void (*StoreDone)(void *data, int r, const Error *err);
 int store_ping(Store *store, StoreDone done, void *data);
 
-/* ---- jobs ---------------------------------------------------------------------------------- */
+/* ---- jobs ------------------------------------------------------------------------------------ */
 
 typedef struct JobRecord {
     uint64_t id; /* assigned by insert */
@@ -62,7 +62,7 @@ int store_job_update(Store *store, const JobRecord *job, StoreDone done, void *d
 /* All jobs, by id. */
 int store_jobs_load(Store *store, StoreJobsLoaded done, void *data);
 
-/* ---- events and settings ------------------------------------------------------------------- */
+/* ---- events and settings --------------------------------------------------------------------- */
 
 typedef struct EventRecord {
     uint64_t id, job, unix_ms, round; /* job 0: the daemon itself */
@@ -93,7 +93,7 @@ int store_settings_add(Store *store, const SettingRecord *settings, size_t n, St
 /* In the order in which they were asked for. */
 int store_settings_load(Store *store, uint64_t job, StoreSettingsLoaded done, void *data);
 
-/* ---- metrics ------------------------------------------------------------------------------- */
+/* ---- metrics --------------------------------------------------------------------------------- */
 
 typedef struct RoundRecord {
     uint64_t job, round;
@@ -114,7 +114,7 @@ int store_rounds_add(Store *store, const RoundRecord *rows, size_t n, StoreDone 
 int store_rounds_load(Store *store, uint64_t job, uint64_t after_round, size_t limit,
                       StoreRoundsLoaded done, void *data);
 
-/* ---- checkpoints --------------------------------------------------------------------------- */
+/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 /* A named piece of a checkpoint. Pieces with the same bytes are stored once. */
 typedef struct CheckpointPart {

@@ -41,7 +41,7 @@ typedef struct Bench {
     int timed_steps;
 } Bench;
 
-/* ---- numbers -------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static void sample(Samples *samples, double value)
 {
@@ -63,7 +63,7 @@ static double median(Samples *samples)
     return samples->values[samples->count / 2];
 }
 
-/* ---- measuring ------------------------------------------------------------------------------ */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static uint64_t deadline_after(double seconds)
 {
@@ -128,7 +128,7 @@ static int measure(Bench *bench, const Options *options, Error *err)
     return r;
 }
 
-/* ---- printing ------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static cJSON *primitives_json(Bench *bench)
 {

@@ -118,8 +118,7 @@ int floor_time(Floor *floor, int steps, double *ret, Error *err)
     return 0;
 }
 
-/* ---- several lanes ----------------------------------------------------------------------------
- */
+/* ---- several lanes --------------------------------------------------------------------------- */
 
 typedef struct LaneRun {
     pthread_t thread;

@@ -64,7 +64,7 @@ static int add(PrimitiveSet *set, const char *name, bool matrix, int described,
     return r;
 }
 
-/* ---- the net -------------------------------------------------------------------------------- */
+/* ---- the net --------------------------------------------------------------------------------- */
 
 static const int conv_forward_names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST,
                                          DNNL_ARG_BIAS, 0};

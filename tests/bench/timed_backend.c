@@ -147,8 +147,7 @@ static int timed_zero(Device *device, void *memory, size_t bytes)
     return charge(AT_COPY, begin, backend_onednn.zero(device, memory, bytes));
 }
 
-/* ---- not on the step path: passed through -----------------------------------------------------
- */
+/* ---- not on the step path: passed through ---------------------------------------------------- */
 
 static int open_device(int index, int threads, Device **ret, Error *err)
 {

@@ -17,7 +17,7 @@
 /* As for single operators, but errors add up along a chain. */
 static const double tolerance = 5e-5;
 
-/* ---- graphs --------------------------------------------------------------------------------- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
 static ValueId conv(Graph *g, const char *name, ValueId in, int64_t channels, int64_t kernel,
                     int64_t stride, int64_t groups)
@@ -166,7 +166,7 @@ static const struct {
 };
 static const int64_t batches[] = {1, 2, 5};
 
-/* ---- checks --------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static bool plan_agrees(const char *name, const Backend *backend, const Graph *graph, int64_t batch,
                         bool training)

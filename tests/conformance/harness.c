@@ -11,7 +11,7 @@ struct RunNode {
     void *saved, *scratch;
 };
 
-/* ---- numbers -------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 void fill_words(uint32_t *to, size_t n, uint64_t seed, uint32_t stream)
 {
@@ -57,7 +57,7 @@ bool arrays_agree(const char *what, const float *got, const float *want, size_t 
     return false;
 }
 
-/* ---- making a run --------------------------------------------------------------------------- */
+/* ---- making a run ---------------------------------------------------------------------------- */
 
 static int array_new(Array *array, size_t n)
 {
@@ -257,7 +257,7 @@ void run_fill(Run *run, uint64_t seed)
     run->rng = (RngKey){.seed = seed, .purpose = RNG_DROPOUT, .a = 3, .b = 17};
 }
 
-/* ---- running -------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static int poison(const Run *run, void *memory, size_t bytes)
 {

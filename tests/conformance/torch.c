@@ -18,7 +18,7 @@
 /* As among backends: float32 sums of up to a few hundred terms. */
 static const double tolerance = 1e-5;
 
-/* ---- operators ------------------------------------------------------------------------------ */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 static void fill_by_name(Run *run)
 {
@@ -111,7 +111,7 @@ static void operators_agree_with_pytorch(void **state)
             fail_msg("PyTorch's values have no case of %s", op_kind_name((OpKind)kind));
 }
 
-/* ---- losses --------------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 enum { MAX_ELEMENTS = 320 };
 
@@ -182,7 +182,7 @@ static void losses_agree_with_pytorch(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* ---- optimizers ----------------------------------------------------------------------------- */
+/* ---- optimizers ------------------------------------------------------------------------------ */
 
 static const char *const optimizers[] = {
     "sgd",
@@ -243,7 +243,7 @@ static void optimizers_agree_with_pytorch(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* ---- initialisation ------------------------------------------------------------------------- */
+/* ---- initialisation -------------------------------------------------------------------------- */
 
 typedef struct Moments {
     double elements, least, most, mean, deviation;

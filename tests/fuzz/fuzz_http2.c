@@ -22,7 +22,7 @@ static uint64_t clock_now(void)
     return now_us;
 }
 
-/* ---- a slow handler ------------------------------------------------------------------------- */
+/* ---- a slow handler -------------------------------------------------------------------------- */
 
 typedef struct Slow {
     Call *call;
@@ -77,7 +77,7 @@ static void slow_handle(Call *call, const ProtobufCMessage *message, void *serve
     call_set_events(call, &events, slow);
 }
 
-/* ---- the connection ------------------------------------------------------------------------- */
+/* ---- the connection -------------------------------------------------------------------------- */
 
 static Timers *timers;
 static Health *health;

@@ -88,7 +88,7 @@ static bool fails(Call *call, const Dps__Test__EchoRequest *request)
     return true;
 }
 
-/* ---- Unary --------------------------------------------------------------------------------- */
+/* ---- Unary ----------------------------------------------------------------------------------- */
 
 static void unary_answer(void *data)
 {
@@ -125,7 +125,7 @@ static void unary(Call *call, const ProtobufCMessage *message, void *server)
         timer_arm(loop_timers(echo->loop), &pending->timer, delay_ms * USEC_PER_MSEC);
 }
 
-/* ---- Collect and Bidi ---------------------------------------------------------------------- */
+/* ---- Collect and Bidi ------------------------------------------------------------------------ */
 
 static void collect_message(Call *call, const ProtobufCMessage *message, void *data)
 {
@@ -230,7 +230,7 @@ static void bidi(Call *call, const ProtobufCMessage *message, void *server)
     call_set_events(call, &events, pending);
 }
 
-/* ---- Chunks -------------------------------------------------------------------------------- */
+/* ---- Chunks ---------------------------------------------------------------------------------- */
 
 static void chunks_go_on(Call *call, void *data)
 {
@@ -263,7 +263,7 @@ static void chunks(Call *call, const ProtobufCMessage *message, void *server)
     chunks_go_on(call, pending);
 }
 
-/* ---- Stats --------------------------------------------------------------------------------- */
+/* ---- Stats ----------------------------------------------------------------------------------- */
 
 static uint64_t rss_bytes(void)
 {
@@ -295,7 +295,7 @@ static void stats(Call *call, const ProtobufCMessage *message, void *server)
     call_reply(call, &reply.base);
 }
 
-/* ---- main ---------------------------------------------------------------------------------- */
+/* ---- main ------------------------------------------------------------------------------------ */
 
 static const Method methods[] = {
     {"/dps.test.Echo/Unary", &dps__test__echo_request__descriptor, false, false, unary},

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness import check_metrics
+from harness import check_metrics, same_rows
 
 KILLS = int(os.environ.get("DPS_KILLS", "2"))
 SEED = int(os.environ.get("DPS_KILL_SEED", "1"))
@@ -23,13 +23,6 @@ def submit(daemon, data, trainers=4, interval=5, steps=120):
                       "--interval", 25 if EPOCHS else interval, "--seed", 1, *length)["id"]
 
 
-def rows_without_times(daemon, job):
-    """Metrics but for what depends on the clock and on reconnecting."""
-    keys = ("round", "rank", "step", "loss", "samples", "lr", "contributed")
-    rows = daemon.ctl("metrics", job)
-    return [tuple(row[key] for key in keys) for row in rows]
-
-
 @pytest.fixture
 def undisturbed(daemons, small_digits):
     """(seconds, final status, metrics) of the run that nobody disturbs."""
@@ -38,7 +31,7 @@ def undisturbed(daemons, small_digits):
     job = submit(daemon, small_digits)
     status = daemon.wait_done(job, seconds=900)
     took = time.monotonic() - start
-    result = took, status, rows_without_times(daemon, job)
+    result = took, status, daemon.ctl("metrics", job)
     daemon.terminate()
     return result
 
@@ -63,7 +56,7 @@ def test_killed_runs_end_with_the_same_bits(undisturbed, daemons, small_digits):
     assert status["checksum"] == expected["checksum"], f"after {kill + 1} kills (DPS_KILL_SEED={SEED})"
     assert status["step"] == expected["step"] and status["samples"] == expected["samples"]
     check_metrics(daemon.ctl("metrics", job), ranks=4)
-    assert rows_without_times(daemon, job) == expected_rows
+    assert same_rows(daemon.ctl("metrics", job), expected_rows)
 
 
 def test_killed_at_once_after_submit(daemons, small_digits, undisturbed):

@@ -9,7 +9,7 @@
 
 #include "backend/onednn/layout.h"
 
-/* ---- memory descriptors: used by layout.c only --------------------------------------------- */
+/* ---- memory descriptors: used by layout.c only ----------------------------------------------- */
 
 int adapter_layout_strided(Layout *layout, int ndim, const int64_t *dims, const int64_t *strides);
 int adapter_layout_any(Layout *layout, int ndim, const int64_t *dims);
@@ -24,7 +24,7 @@ int adapter_memory_of_argument(const_dnnl_primitive_desc_t pd, int argument, dnn
                                dnnl_memory_t *ret, size_t *bytes);
 int adapter_append_relu(dnnl_post_ops_t post_ops);
 
-/* ---- primitive descriptors ------------------------------------------------------------------ */
+/* ---- primitive descriptors ------------------------------------------------------------------- */
 
 /* What the makers below share. */
 typedef struct PrimitiveContext {

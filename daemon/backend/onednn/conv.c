@@ -11,7 +11,7 @@ typedef struct ConvKernel {
     size_t masked_gradient; /* by the Relu */
 } ConvKernel;
 
-/* ---- compile -------------------------------------------------------------------------------- */
+/* ---- compile --------------------------------------------------------------------------------- */
 
 static void set_window(ConvKernel *conv)
 {
@@ -170,7 +170,7 @@ static int conv_compile(Device *device, const KernelSpec *spec, Kernel *kernel, 
     return r;
 }
 
-/* ---- run ------------------------------------------------------------------------------------ */
+/* ---- run ------------------------------------------------------------------------------------- */
 
 static int conv_forward(Device *device, Kernel *kernel, const KernelArgs *args)
 {

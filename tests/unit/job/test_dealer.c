@@ -131,7 +131,7 @@ static void dropped_ranks_batches_go_to_the_others_before_new_ones(void **state)
     dealer_free(dealer);
 }
 
-/* ---- saving ---- */
+/* ---- saving ---------------------------------------------------------------------------------- */
 
 static Dealer *save_and_load(Dealer *dealer, uint64_t samples, uint32_t batch, uint64_t epochs,
                              uint64_t steps, uint32_t ranks)
@@ -168,7 +168,7 @@ static void what_is_no_position_is_refused(void **state)
     }
 }
 
-/* ---- memory that is missing ---- */
+/* ---- memory that is missing ------------------------------------------------------------------ */
 
 void *__real_realloc(void *old, size_t size);
 void *__wrap_realloc(void *old, size_t size);
@@ -208,7 +208,7 @@ static void missing_memory_loses_no_batch(void **state)
     dealer_free(dealer);
 }
 
-/* ---- any sequence of events ---- */
+/* ---- any sequence of events ------------------------------------------------------------------ */
 
 enum { MAX_RANKS = 6, SAMPLES = 53, BATCH = 4, EPOCHS = 3 };
 

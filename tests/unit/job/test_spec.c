@@ -180,7 +180,7 @@ static void comes_back_from_json_bit_for_bit(void **state)
     assert_int_equal(job_spec_from_json("{", &back, &err), -EBADMSG);
 }
 
-/* ---- settings ---- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 static void settings_take_what_is_in_range(void **state)
 {
@@ -239,7 +239,7 @@ static void settings_refuse_the_rest(void **state)
                                      "optimizer.lr, checkpoint.rounds, checkpoint.keep");
 }
 
-/* ---- states ---- */
+/* ---- states ---------------------------------------------------------------------------------- */
 
 static void states_move_only_as_the_table_says(void **state)
 {

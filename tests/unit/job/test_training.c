@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "job/job_internal.h"
 
-/* ---- the run that nothing disturbs ---- */
+/* ---- the run that nothing disturbs ----------------------------------------------------------- */
 
 static uint64_t run_job(uint32_t trainers, uint32_t interval, bool backwards)
 {
@@ -74,7 +74,7 @@ static void await_meeting(World *world, const Job *job)
     assert_true(job->meeting);
 }
 
-/* ---- recovery ---- */
+/* ---- recovery -------------------------------------------------------------------------------- */
 
 static void goes_on_after_stop_and_kill_to_the_same_bits(void **state)
 {
@@ -193,7 +193,7 @@ static void killed_before_completed_is_on_disk_it_completes_again(void **state)
     world_stop(&second);
 }
 
-/* ---- trainers that go ---- */
+/* ---- trainers that go ------------------------------------------------------------------------ */
 
 static void lost_trainer_is_dropped_and_the_others_use_its_samples(void **state)
 {
@@ -419,7 +419,7 @@ static void only_infinite_replicas_fail_the_job(void **state)
     world_stop(&world);
 }
 
-/* ---- what users do ---- */
+/* ---- what users do --------------------------------------------------------------------------- */
 
 static Answer ask(World *world, Job *job, void (*verb)(Job *, const char *, JobDone, void *))
 {

@@ -7,7 +7,7 @@
 #include "job/evaluator.h"
 #include "job/job_internal.h"
 
-/* ---- a store that refuses checkpoints ---- */
+/* ---- a store that refuses checkpoints -------------------------------------------------------- */
 
 int __real_store_checkpoint_save(Store *store, const CheckpointRecord *checkpoint,
                                  const CheckpointPart *parts, size_t n, unsigned keep,
@@ -88,7 +88,7 @@ static void stopping_ends_though_nothing_can_be_saved(void **state)
     refusals = 0;
 }
 
-/* ---- loading ---- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static void two_restores_at_once_leave_a_job_that_runs(void **state)
 {
@@ -290,7 +290,7 @@ static void stop_during_a_restore_answers_it(void **state)
     }
 }
 
-/* ---- settings ---- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 static void changes_are_bounded_by_number_not_by_requests(void **state)
 {
@@ -342,7 +342,7 @@ static void one_bad_change_refuses_them_all(void **state)
     world_stop(&world);
 }
 
-/* ---- managed trainers ---- */
+/* ---- managed trainers ------------------------------------------------------------------------ */
 
 static void exit_launch(World *world, unsigned i)
 {

@@ -18,7 +18,7 @@ static uint64_t virtual_now(void)
     return now_us;
 }
 
-/* ---- the launcher ---- */
+/* ---- the launcher ---------------------------------------------------------------------------- */
 
 static int launch(void *self, const LaunchSpec *spec,
                   void (*on_exit)(void *data, bool clean, const char *how), void *data,
@@ -43,7 +43,7 @@ static void stop_launch(void *self, LaunchedTrainer *trainer)
     ((World *)self)->lost_launches++;
 }
 
-/* ---- the connection ---- */
+/* ---- the connection -------------------------------------------------------------------------- */
 
 static uint64_t silence(void *data, uint64_t connection)
 {
@@ -58,7 +58,7 @@ static void close_connection(void *data, uint64_t connection)
     session_table_disconnected(world->sessions, connection);
 }
 
-/* ---- beginning and end ---- */
+/* ---- beginning and end ----------------------------------------------------------------------- */
 
 static void make_dir(char dir[64])
 {
@@ -154,7 +154,7 @@ void world_stop(World *world)
         world_remove_dir(world->dir);
 }
 
-/* ---- the loop ---- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 bool world_step(World *world)
 {
@@ -218,7 +218,7 @@ void world_wait(World *world, uint64_t us)
     }
 }
 
-/* ---- jobs ---- */
+/* ---- jobs ------------------------------------------------------------------------------------ */
 
 void answer_done(void *data, int r, const Error *err)
 {
@@ -354,7 +354,7 @@ Answer world_restore(World *world, Job *job, uint64_t checkpoint)
     return answer;
 }
 
-/* ---- trainers ---- */
+/* ---- trainers -------------------------------------------------------------------------------- */
 
 typedef struct Memory {
     float *x;

@@ -92,7 +92,7 @@ Answer world_set(World *world, Job *job, const char *key, const char *value);
 uint64_t world_checkpoint(World *world, Job *job);
 Answer world_restore(World *world, Job *job, uint64_t checkpoint);
 
-/* ---- trainers ------------------------------------------------------------------------------- */
+/* ---- trainers -------------------------------------------------------------------------------- */
 
 typedef struct Trainer {
     World *world;

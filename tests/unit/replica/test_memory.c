@@ -13,7 +13,7 @@
 #include "fixture.h"
 #include "replica/lane.h"
 
-/* ---- allocations that fail ------------------------------------------------------------------ */
+/* ---- allocations that fail ------------------------------------------------------------------- */
 
 static int allocations, fail_at; /* 0: none fails */
 
@@ -82,7 +82,7 @@ static int fail_each_device_call(int (*attempt)(void *data), void *data)
     return 0;
 }
 
-/* ---- what is attempted ---------------------------------------------------------------------- */
+/* ---- what is attempted ----------------------------------------------------------------------- */
 
 static int build_graph(void *data)
 {
@@ -182,7 +182,7 @@ static int make_lane(void *data)
     return r;
 }
 
-/* ---- tests ---------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void graph_survives_failing_allocations(void **state)
 {

@@ -208,7 +208,7 @@ static void forward_needs_no_y(void **state)
     job_plan_free(&plan);
 }
 
-/* ---- specs ---- */
+/* ---- specs ----------------------------------------------------------------------------------- */
 
 static void spec_is_copied_field_by_field(void **state)
 {

@@ -13,7 +13,7 @@
 #include "proto/grpc_frame.h"
 #include "rpc/transport.h"
 
-/* ---- the transport -------------------------------------------------------------------------- */
+/* ---- the transport --------------------------------------------------------------------------- */
 
 static struct {
     size_t sent, consumed;
@@ -47,7 +47,7 @@ static void note_consume(void *stream, size_t bytes)
 
 static const CallTransport transport = {note_send, note_finish, note_consume};
 
-/* ---- the service ---------------------------------------------------------------------------- */
+/* ---- the service ----------------------------------------------------------------------------- */
 
 static struct {
     unsigned messages, half_closes, writables, cancels;
@@ -112,7 +112,7 @@ static const Method methods[] = {
 };
 static const MethodTable table = {methods, 2, NULL};
 
-/* ---- fixture -------------------------------------------------------------------------------- */
+/* ---- fixture --------------------------------------------------------------------------------- */
 
 static uint64_t now_us;
 static CallBudget budget;
@@ -166,7 +166,7 @@ static void advance(uint64_t us)
     timers_run(host.timers);
 }
 
-/* ---- unary ---------------------------------------------------------------------------------- */
+/* ---- unary ----------------------------------------------------------------------------------- */
 
 static void unary_is_handled_when_the_request_is_over_not_before(void **state)
 {
@@ -271,7 +271,7 @@ static void unknown_path_is_unimplemented_and_named(void **state)
     assert_string_equal(wire.message, "there is no method /x.X/Other, nor such a service");
 }
 
-/* ---- streams -------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 static void next_message_waits_for_resume_and_window_with_it(void **state)
 {
@@ -351,7 +351,7 @@ static void requests_of_all_calls_share_a_budget(void **state)
     assert_int_equal(seen.cancels, 2);
 }
 
-/* ---- time ----------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static void deadline_ends_the_call_and_tells_the_handler(void **state)
 {
@@ -410,7 +410,7 @@ static void unary_request_that_never_comes_ends(void **state)
     assert_int_equal(wire.status, GRPC_DEADLINE_EXCEEDED);
 }
 
-/* ---- answers -------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static void answer_with_a_string_that_is_not_utf8_fails_after_the_handler(void **state)
 {

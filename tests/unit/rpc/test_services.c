@@ -15,7 +15,7 @@
 
 enum { BATCH = 4, OUTPUTS = 10 };
 
-/* ---- the wire ---- */
+/* ---- the wire -------------------------------------------------------------------------------- */
 
 typedef struct Wire {
     Call *call; /* NULL once it has ended */
@@ -141,7 +141,7 @@ static void wire_free(Wire *wire)
     free(wire->last);
 }
 
-/* ---- requests ---- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 typedef struct Samples {
     Dps__V1__Tensor x, y;
@@ -269,7 +269,7 @@ static void with_job(Server *server, const char *path, Wire *wire)
     ask(server, path, &request, wire);
 }
 
-/* ---- what a client sees ---- */
+/* ---- what a client sees ---------------------------------------------------------------------- */
 
 static void calls_of_the_example_work_one_by_one(void **state)
 {
@@ -377,7 +377,7 @@ static void train_refuses_what_is_no_batch(void **state)
     server_close(&server);
 }
 
-/* ---- ends at any moment ---- */
+/* ---- ends at any moment ---------------------------------------------------------------------- */
 
 typedef void (*Scene)(Server *server, Wire *wire, unsigned beat);
 

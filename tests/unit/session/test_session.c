@@ -126,7 +126,7 @@ static void train(Session *session, uint64_t number, Reply *reply)
     session_train(session, number, &batch, on_train, reply);
 }
 
-/* ---- one piece after the other ---- */
+/* ---- one piece after the other --------------------------------------------------------------- */
 
 static void requests_are_answered_in_order(void **state)
 {
@@ -207,7 +207,7 @@ static void stale_context_is_refused_with_both_versions(void **state)
     world_stop(&desk.world);
 }
 
-/* ---- limits ---- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 static void contexts_are_limited_and_come_back(void **state)
 {
@@ -358,7 +358,7 @@ static void sessions_are_limited(void **state)
     world_stop(&desk.world);
 }
 
-/* ---- meetings ---- */
+/* ---- meetings -------------------------------------------------------------------------------- */
 
 static void step_is_answered_after_the_meeting_that_it_leads_to(void **state)
 {
@@ -443,7 +443,7 @@ static void requests_without_end_do_not_put_off_the_meeting(void **state)
     world_stop(&desk.world);
 }
 
-/* ---- ends ---- */
+/* ---- ends ------------------------------------------------------------------------------------ */
 
 /* Everything in every state: nothing may leak, each request is answered once. */
 static void ends_with_work_in_every_state(void **state)

@@ -32,7 +32,7 @@ static bool is_due(void)
     return true;
 }
 
-/* ---- the store's own ----------------------------------------------------------------------- */
+/* ---- the store's own ------------------------------------------------------------------------- */
 
 /* NOLINTBEGIN(bugprone-reserved-identifier): the linker chose these names */
 void *__real_malloc(size_t size);
@@ -65,7 +65,7 @@ char *__wrap_strdup(const char *text)
 }
 /* NOLINTEND(bugprone-reserved-identifier) */
 
-/* ---- SQLite's ------------------------------------------------------------------------------ */
+/* ---- SQLite's -------------------------------------------------------------------------------- */
 
 static sqlite3_mem_methods usual, failing;
 

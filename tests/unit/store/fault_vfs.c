@@ -47,7 +47,7 @@ static sqlite3_file *real(sqlite3_file *file)
     return ((FaultFile *)file)->real;
 }
 
-/* ---- the operations that may fail ---------------------------------------------------------- */
+/* ---- the operations that may fail ------------------------------------------------------------ */
 
 static int file_read(sqlite3_file *file, void *to, int n, sqlite3_int64 at)
 {
@@ -78,7 +78,7 @@ static int file_truncate(sqlite3_file *file, sqlite3_int64 size)
     return real(file)->pMethods->xTruncate(real(file), size);
 }
 
-/* ---- those that are passed on -------------------------------------------------------------- */
+/* ---- those that are passed on ---------------------------------------------------------------- */
 
 static int file_close(sqlite3_file *file)
 {
@@ -160,7 +160,7 @@ static const sqlite3_io_methods methods = {
     .xShmUnmap = shm_unmap,
 };
 
-/* ---- the layer ----------------------------------------------------------------------------- */
+/* ---- the layer ------------------------------------------------------------------------------- */
 
 static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *out)
 {

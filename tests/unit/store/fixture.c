@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 
-/* ---- the directory and the store ----------------------------------------------------------- */
+/* ---- the directory and the store ------------------------------------------------------------- */
 
 void fixture_new(Fixture *f)
 {
@@ -94,7 +94,7 @@ int fixture_teardown(void **state)
     return 0;
 }
 
-/* ---- answers ------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 void answer_id(void *data, int r, const Error *err, uint64_t id)
 {
@@ -120,7 +120,7 @@ uint64_t fixture_job(Fixture *f)
     return answer.id;
 }
 
-/* ---- checkpoints --------------------------------------------------------------------------- */
+/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 void fixture_fill(uint8_t *data, size_t bytes, uint64_t seed)
 {
@@ -253,7 +253,7 @@ size_t fixture_count_events(Fixture *f, uint64_t job, const char *kind)
     return count.n;
 }
 
-/* ---- the files ----------------------------------------------------------------------------- */
+/* ---- the files ------------------------------------------------------------------------------- */
 
 static void make_path(const Fixture *f, const char *suffix, char *path, size_t size)
 {

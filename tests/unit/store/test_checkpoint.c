@@ -117,7 +117,7 @@ static void ids_are_not_used_again(void **state)
     assert_true(fixture_save(f, job, 1, 1, 10, 0).id > id);
 }
 
-/* ---- damage -------------------------------------------------------------------------------- */
+/* ---- damage ---------------------------------------------------------------------------------- */
 
 /* What an accident did to the second of two checkpoints, and what the sentence must say of it. */
 typedef struct Damage {

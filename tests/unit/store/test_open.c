@@ -83,7 +83,7 @@ static void an_administrator_can_read_meanwhile(void **state)
     assert_int_equal(fixture_sql_number(f, "SELECT count(*) FROM checkpoints"), 2);
 }
 
-/* ---- other versions ------------------------------------------------------------------------ */
+/* ---- other versions -------------------------------------------------------------------------- */
 
 static void check_untouched(Fixture *f, int expected, const char *says)
 {
@@ -211,7 +211,7 @@ static void a_migration_that_fails_changes_nothing(void **state)
     fixture_free(&f);
 }
 
-/* ---- damage and permissions ---------------------------------------------------------------- */
+/* ---- damage and permissions ------------------------------------------------------------------ */
 
 static void garbage_is_refused_and_kept(void **state)
 {

@@ -6,7 +6,7 @@
 
 #include "fixture.h"
 
-/* ---- jobs ---------------------------------------------------------------------------------- */
+/* ---- jobs ------------------------------------------------------------------------------------ */
 
 static void check_jobs(void *data, int r, const Error *err, const JobRecord *jobs, size_t n)
 {
@@ -77,7 +77,7 @@ static void an_unknown_job_is_named(void **state)
     assert_int_equal(save.r, -ENOENT);
 }
 
-/* ---- events and settings ------------------------------------------------------------------- */
+/* ---- events and settings --------------------------------------------------------------------- */
 
 static void check_events(void *data, int r, const Error *err, const EventRecord *events, size_t n)
 {
@@ -173,7 +173,7 @@ static void a_change_of_settings_is_whole_or_not_at_all(void **state)
     assert_int_equal(fixture_count_events(f, job, "setting"), 0);
 }
 
-/* ---- metrics ------------------------------------------------------------------------------- */
+/* ---- metrics --------------------------------------------------------------------------------- */
 
 typedef struct Rows {
     RoundRecord rows[64];
@@ -278,7 +278,7 @@ static void pages_end_between_rounds(void **state)
         assert_int_equal(page.rows[i].rank, i % 3);
 }
 
-/* ---- rewinding ----------------------------------------------------------------------------- */
+/* ---- rewinding ------------------------------------------------------------------------------- */
 
 static Answer rewind_job(Fixture *f, uint64_t job, uint64_t round, bool also, uint64_t checkpoint)
 {
