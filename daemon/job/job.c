@@ -211,6 +211,20 @@ uint32_t job_member_count(const Job *job)
     return job->members || job->summary ? job->spec.trainers : 0;
 }
 
+/* Over the ranks' last batches; of a job that is not in memory, what was kept. */
+static float mean_loss(const Job *job)
+{
+    double sum = 0;
+    unsigned n = 0;
+    for (uint32_t r = 0; job->members && r < job->spec.trainers; r++) {
+        if (job->members[r].step == 0 || job->members[r].place != MEMBER_LIVE)
+            continue;
+        sum += (double)job->members[r].last_loss;
+        n++;
+    }
+    return n ? (float)(sum / n) : job->last_loss;
+}
+
 void job_status(Job *job, JobStatus *ret)
 {
     uint64_t now = clock_monotonic_us(), total = samples_total(&job->spec);
@@ -231,7 +245,7 @@ void job_status(Job *job, JobStatus *ret)
         .spec = &job->spec,
         .plan = job_plan(job),
         .settings = job->settings,
-        .loss = job->last_loss,
+        .loss = mean_loss(job),
         .checksum = job->checksum,
         .samples_per_s = running ? job->rate : 0,
         .eta_s = -1,
@@ -267,6 +281,12 @@ static void refuse_state(const Job *job, const char *verb, JobDone done, void *d
            job_state_name(job->state), verb);
 }
 
+/* What was asked for has been done; the answer goes out once it is on disk. */
+static void answer_when_saved(Job *job, JobDone done, void *data)
+{
+    job_save(job, done, data);
+}
+
 void job_pause(Job *job, const char *who, JobDone done, void *data)
 {
     if (job->state != JOB_RUNNING || job->finishing) {
@@ -275,8 +295,8 @@ void job_pause(Job *job, const char *who, JobDone done, void *data)
     }
     job_set_state(job, JOB_PAUSED, who, NULL);
     checkpoint_want(job, NULL, NULL);
+    answer_when_saved(job, done, data);
     job_advance(job);
-    done(data, 0, NULL);
 }
 
 void job_resume(Job *job, const char *who, JobDone done, void *data)
@@ -292,7 +312,7 @@ void job_resume(Job *job, const char *who, JobDone done, void *data)
         job_set_state(job, JOB_RECOVERING, who, NULL);
         job_load(job, 0);
     }
-    done(data, 0, NULL);
+    answer_when_saved(job, done, data);
 }
 
 void job_cancel(Job *job, const char *who, JobDone done, void *data)
@@ -302,8 +322,8 @@ void job_cancel(Job *job, const char *who, JobDone done, void *data)
         return;
     }
     job_set_state(job, JOB_CANCELLED, who, NULL);
+    answer_when_saved(job, done, data);
     job_unload(job, "cancelled");
-    done(data, 0, NULL);
 }
 
 void job_checkpoint(Job *job, JobCheckpointed done, void *data)

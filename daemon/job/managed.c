@@ -8,6 +8,9 @@
 #define BACKOFF_FIRST_US (200 * USEC_PER_MSEC)
 #define BACKOFF_MAX_US   (10 * USEC_PER_SEC)
 
+/* A trainer that is not connected comes back by itself within this time, or it hangs. */
+#define ABSENCE_US (5 * USEC_PER_SEC)
+
 static void start(Member *member);
 
 static void on_backoff(void *data)
@@ -64,6 +67,30 @@ static void on_ended(void *data, bool clean, const char *how)
     start_again_later(member);
 }
 
+/* Its process is there, its session is not: it is stopped or hangs, and is replaced. */
+static void on_absence(void *data)
+{
+    Member *member = data;
+    Job *job = member->job;
+    const JobManagerSpec *spec = manager_spec(job->manager);
+    if (member->events || !member->managed.running || job->phase != PHASE_LIVE || job->finishing)
+        return;
+    log_job(LOG_WARNING, job->id, (int)member->rank, "its trainer hangs and is replaced");
+    job_event(job, "trainer", NULL, "rank %u: its trainer hangs and is replaced", member->rank);
+    spec->launcher.stop(spec->launcher.self, member->managed.running);
+    member->managed.running = NULL;
+    member->managed.restarts++;
+    member->managed.fruitless++;
+    snprintf(member->managed.last_end, sizeof member->managed.last_end, "no word from it");
+    start_again_later(member);
+}
+
+void managed_note_absence(Member *member)
+{
+    if (member->managed.running)
+        timer_arm(manager_spec(member->job->manager)->timers, &member->managed.absence, ABSENCE_US);
+}
+
 static void make_token(char token[TOKEN_MAX])
 {
     uint64_t bits[2] = {0};
@@ -98,6 +125,7 @@ void managed_start_all(Job *job)
     for (uint32_t r = 0; !job->spec.external_trainers && r < job->spec.trainers; r++) {
         Member *member = &job->members[r];
         member->managed.backoff = (Timer){.fire = on_backoff, .data = member};
+        member->managed.absence = (Timer){.fire = on_absence, .data = member};
         if (job->phase == PHASE_LIVE)
             start(member);
     }
@@ -109,6 +137,7 @@ void managed_stop_all(Job *job)
     for (uint32_t r = 0; job->members && r < job->spec.trainers; r++) {
         ManagedTrainer *managed = &job->members[r].managed;
         timer_cancel(spec->timers, &managed->backoff);
+        timer_cancel(spec->timers, &managed->absence);
         if (managed->running)
             spec->launcher.stop(spec->launcher.self, managed->running);
         managed->running = NULL;

@@ -105,6 +105,14 @@ static void account_wait(Job *job)
     }
 }
 
+/* The decimal number that a user gave, not the float nearest to it in double. */
+static double shown_lr(float lr)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%.7g", (double)lr);
+    return strtod(text, NULL);
+}
+
 static void save_rounds(Job *job, const MeetingTask *meeting)
 {
     RoundRecord rows[JOB_MAX_TRAINERS];
@@ -125,7 +133,7 @@ static void save_rounds(Job *job, const MeetingTask *meeting)
             .loss = account->samples ? account->loss_sum / (double)account->samples : 0,
             .compute_ms = (double)account->compute_us / 1e3,
             .wait_ms = (double)account->wait_us / 1e3,
-            .lr = (double)job->settings.lr,
+            .lr = shown_lr(job->settings.lr),
             .contributed = meeting->contributes[i] && meeting->result.finite[i],
         };
     }
