@@ -565,7 +565,7 @@ static void play(Scene scene, Ending ending, unsigned beats)
         member_drop(&server.job->members[1], "it was late");
     for (unsigned beat = 0; beat < beats; beat++) {
         scene(&server, &wire, beat);
-        world_step(&server.world);
+        world_beat(&server.world);
     }
     ending(&server, &wire);
     if (ending != daemon_stops)
