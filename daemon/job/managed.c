@@ -51,20 +51,31 @@ static void start_again_later(Member *member)
               pause < BACKOFF_MAX_US ? pause : BACKOFF_MAX_US);
 }
 
+static void note_end(Member *member, const char *how)
+{
+    timer_cancel(manager_spec(member->job->manager)->timers, &member->managed.absence);
+    member->managed.running = NULL;
+    snprintf(member->managed.last_end, sizeof member->managed.last_end, "%s", how);
+}
+
+static void replace(Member *member)
+{
+    member->managed.restarts++;
+    member->managed.fruitless++;
+    job_touch(member->job);
+    start_again_later(member);
+}
+
 static void on_ended(void *data, bool clean, const char *how)
 {
     Member *member = data;
     Job *job = member->job;
-    member->managed.running = NULL;
-    snprintf(member->managed.last_end, sizeof member->managed.last_end, "%s", how);
+    note_end(member, how);
     if (job->phase != PHASE_LIVE || job->finishing || job_state_is_final(job->state))
         return;
     log_job(clean ? LOG_INFO : LOG_WARNING, job->id, (int)member->rank, "trainer ended: %s", how);
     job_event(job, "trainer", NULL, "rank %u: trainer ended: %s", member->rank, how);
-    member->managed.restarts++;
-    member->managed.fruitless++;
-    job_touch(job);
-    start_again_later(member);
+    replace(member);
 }
 
 /* Its process is there, its session is not: it is stopped or hangs, and is replaced. */
@@ -78,11 +89,8 @@ static void on_absence(void *data)
     log_job(LOG_WARNING, job->id, (int)member->rank, "its trainer hangs and is replaced");
     job_event(job, "trainer", NULL, "rank %u: its trainer hangs and is replaced", member->rank);
     spec->launcher.stop(spec->launcher.self, member->managed.running);
-    member->managed.running = NULL;
-    member->managed.restarts++;
-    member->managed.fruitless++;
-    snprintf(member->managed.last_end, sizeof member->managed.last_end, "no word from it");
-    start_again_later(member);
+    note_end(member, "no word from it");
+    replace(member);
 }
 
 void managed_note_absence(Member *member)
