@@ -4,16 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
-int error_set(Error *err, int code, const char *format, ...)
+void error_fill(Error *err, int code, const char *format, ...)
 {
     if (!err)
-        return code;
+        return;
     va_list args;
     va_start(args, format);
     vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
     err->code = code;
-    return code;
 }
 
 int error_prefix(Error *err, int code, const char *format, ...)

@@ -13,9 +13,16 @@ typedef struct Error {
     char message[480];
 } Error;
 
-/* Fills *err (if any) and returns code, so that `return error_set(err, -EINVAL, "…")` reads well.
- */
-int error_set(Error *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Fills *err (if any) and gives code, so that `return error_set(err, -EINVAL, "…")` reads well. A
+ * macro, so that static analysis sees that what it gives is the code. */
+#define error_set(err, code, ...)                                                                  \
+    ({                                                                                             \
+        int error_code_ = (code);                                                                  \
+        error_fill((err), error_code_, __VA_ARGS__);                                               \
+        error_code_;                                                                               \
+    })
+void error_fill(Error *err, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Puts "prefix: " before the sentence that is already there; returns err->code (or code if err is
  * NULL). */

@@ -207,6 +207,12 @@ static void refuse_state(const Job *job, const char *verb, JobDone done, void *d
            job_state_name(job->state), verb);
 }
 
+/* What was asked for has been done; the answer goes out once it is on disk. */
+static void answer_when_saved(Job *job, JobDone done, void *data)
+{
+    job_save(job, done, data);
+}
+
 void job_pause(Job *job, const char *who, JobDone done, void *data)
 {
     if (job->state != JOB_RUNNING || job->finishing) {
@@ -215,8 +221,8 @@ void job_pause(Job *job, const char *who, JobDone done, void *data)
     }
     job_set_state(job, JOB_PAUSED, who, NULL);
     checkpoint_want(job, NULL, NULL);
+    answer_when_saved(job, done, data);
     job_advance(job);
-    done(data, 0, NULL);
 }
 
 void job_resume(Job *job, const char *who, JobDone done, void *data)
@@ -232,7 +238,7 @@ void job_resume(Job *job, const char *who, JobDone done, void *data)
         job_set_state(job, JOB_RECOVERING, who, NULL);
         job_load(job, 0);
     }
-    done(data, 0, NULL);
+    answer_when_saved(job, done, data);
 }
 
 void job_cancel(Job *job, const char *who, JobDone done, void *data)
@@ -242,8 +248,8 @@ void job_cancel(Job *job, const char *who, JobDone done, void *data)
         return;
     }
     job_set_state(job, JOB_CANCELLED, who, NULL);
+    answer_when_saved(job, done, data);
     job_unload(job, "cancelled");
-    done(data, 0, NULL);
 }
 
 void job_checkpoint(Job *job, JobCheckpointed done, void *data)

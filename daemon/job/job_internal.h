@@ -64,7 +64,7 @@ typedef struct RoundAccount {
 /* A trainer that dpsd starts itself. */
 typedef struct ManagedTrainer {
     LaunchedTrainer *running;
-    Timer backoff;
+    Timer backoff, absence;
     unsigned fruitless; /* ends in a row without a step */
     unsigned restarts;
     bool given_up;
@@ -347,6 +347,8 @@ void managed_stop_all(Job *job);
 void managed_start(Member *member);
 void managed_stop(Member *member);
 void managed_note_step(Member *member);
+/* Its session was lost: if it does not come back soon it is replaced. */
+void managed_note_absence(Member *member);
 
 /* update.c */
 /* Adds a change to the pending ones. -ENOMEM */

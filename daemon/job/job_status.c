@@ -42,6 +42,20 @@ uint32_t job_member_count(const Job *job)
     return job->members || job->summary ? job->spec.max_trainers : 0;
 }
 
+/* Over the ranks' last batches; of a job that is not in memory, what was kept. */
+static float mean_loss(const Job *job)
+{
+    double sum = 0;
+    unsigned n = 0;
+    for (uint32_t r = 0; job->members && r < job->spec.max_trainers; r++) {
+        if (job->members[r].step == 0 || job->members[r].place != MEMBER_LIVE)
+            continue;
+        sum += (double)job->members[r].last_loss;
+        n++;
+    }
+    return n ? (float)(sum / n) : job->last_loss;
+}
+
 void job_status(Job *job, JobStatus *ret)
 {
     uint64_t now = clock_monotonic_us(), total = samples_total(&job->spec);
@@ -62,7 +76,7 @@ void job_status(Job *job, JobStatus *ret)
         .spec = &job->spec,
         .plan = job_plan(job),
         .settings = job->settings,
-        .loss = job->last_loss,
+        .loss = mean_loss(job),
         .checksum = job->checksum,
         .samples_per_s = running ? job->rate : 0,
         .eta_s = -1,

@@ -6,6 +6,9 @@
 #define BACKOFF_FIRST_US (200 * USEC_PER_MSEC)
 #define BACKOFF_MAX_US   (10 * USEC_PER_SEC)
 
+/* A trainer that is not connected comes back by itself within this time, or it hangs. */
+#define ABSENCE_US (5 * USEC_PER_SEC)
+
 static void start(Member *member);
 
 static void on_backoff(void *data)
@@ -46,20 +49,52 @@ static void start_again_later(Member *member)
               pause < BACKOFF_MAX_US ? pause : BACKOFF_MAX_US);
 }
 
+static void note_end(Member *member, const char *how)
+{
+    timer_cancel(manager_spec(member->job->manager)->timers, &member->managed.absence);
+    member->managed.running = NULL;
+    snprintf(member->managed.last_end, sizeof member->managed.last_end, "%s", how);
+}
+
+static void replace(Member *member)
+{
+    member->managed.restarts++;
+    member->managed.fruitless++;
+    job_touch(member->job);
+    start_again_later(member);
+}
+
 static void on_ended(void *data, bool clean, const char *how)
 {
     Member *member = data;
     Job *job = member->job;
-    member->managed.running = NULL;
-    snprintf(member->managed.last_end, sizeof member->managed.last_end, "%s", how);
+    note_end(member, how);
     if (job->phase != PHASE_LIVE || job->finishing || job_state_is_final(job->state))
         return;
     log_job(clean ? LOG_INFO : LOG_WARNING, job->id, (int)member->rank, "trainer ended: %s", how);
     job_event(job, "trainer", NULL, "rank %u: trainer ended: %s", member->rank, how);
-    member->managed.restarts++;
-    member->managed.fruitless++;
-    job_touch(job);
-    start_again_later(member);
+    replace(member);
+}
+
+/* Its process is there, its session is not: it is stopped or hangs, and is replaced. */
+static void on_absence(void *data)
+{
+    Member *member = data;
+    Job *job = member->job;
+    const JobManagerSpec *spec = manager_spec(job->manager);
+    if (member->events || !member->managed.running || job->phase != PHASE_LIVE || job->finishing)
+        return;
+    log_job(LOG_WARNING, job->id, (int)member->rank, "its trainer hangs and is replaced");
+    job_event(job, "trainer", NULL, "rank %u: its trainer hangs and is replaced", member->rank);
+    spec->launcher.stop(spec->launcher.self, member->managed.running);
+    note_end(member, "no word from it");
+    replace(member);
+}
+
+void managed_note_absence(Member *member)
+{
+    if (member->managed.running)
+        timer_arm(manager_spec(member->job->manager)->timers, &member->managed.absence, ABSENCE_US);
 }
 
 static void start(Member *member)
@@ -96,6 +131,7 @@ void managed_stop(Member *member)
     const JobManagerSpec *spec = manager_spec(member->job->manager);
     ManagedTrainer *managed = &member->managed;
     timer_cancel(spec->timers, &managed->backoff);
+    timer_cancel(spec->timers, &managed->absence);
     if (managed->running)
         spec->launcher.stop(spec->launcher.self, managed->running);
     managed->running = NULL;
@@ -108,6 +144,7 @@ void managed_start_all(Job *job)
     for (uint32_t r = 0; !job->spec.external_trainers && r < job->spec.max_trainers; r++) {
         Member *member = &job->members[r];
         member->managed.backoff = (Timer){.fire = on_backoff, .data = member};
+        member->managed.absence = (Timer){.fire = on_absence, .data = member};
         managed_start(member);
     }
 }

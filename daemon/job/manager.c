@@ -221,11 +221,11 @@ static void on_inserted(void *data, int r, const Error *err, uint64_t id)
             error_set(&problem, r, "out of memory");
     }
     if (r == 0) {
-        log_job(LOG_NOTICE, id, -1, "submitted by %s: %s, %u trainers, policy %s, K=%u",
-                submission->owner, job->spec.model, job->spec.trainers, job->spec.policy,
-                job->spec.interval);
-        job_event(job, "submitted", submission->owner, "%s with %u trainers", job->spec.model,
-                  job->spec.trainers);
+        log_job(LOG_NOTICE, id, -1, "submitted by %s: %s, %u trainer%s, policy %s, K=%u",
+                submission->owner, job->spec.model, job->spec.trainers,
+                job->spec.trainers == 1 ? "" : "s", job->spec.policy, job->spec.interval);
+        job_event(job, "submitted", submission->owner, "%s with %u trainer%s", job->spec.model,
+                  job->spec.trainers, job->spec.trainers == 1 ? "" : "s");
         start_queued(manager);
     }
     submission->done(submission->data, r, &problem, job);

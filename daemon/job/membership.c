@@ -27,6 +27,7 @@ void members_free(Job *job)
     for (uint32_t r = 0; job->members && r < job->spec.max_trainers; r++) {
         timer_cancel(timers, &job->members[r].rejoin);
         timer_cancel(timers, &job->members[r].managed.backoff);
+        timer_cancel(timers, &job->members[r].managed.absence);
         snapshot_free(job->members[r].cut);
         snapshot_free(job->members[r].copy);
         snapshot_free(job->members[r].undo);
@@ -239,6 +240,7 @@ void member_leave(Member *member, bool lost, const char *why)
     }
     log_job(LOG_WARNING, job->id, (int)member->rank, "trainer lost: %s", why);
     job_event(job, "trainer", NULL, "rank %u lost its trainer: %s", member->rank, why);
+    managed_note_absence(member);
     if (job->state == JOB_RUNNING)
         timer_arm(manager_spec(job->manager)->timers, &member->rejoin,
                   manager_spec(job->manager)->rejoin_us);

@@ -1,6 +1,8 @@
 /* Rounds: the steps of a rank between two synchronisations, their settings and their metrics. */
 #include "job/job_internal.h"
 
+#include <stdio.h>
+
 /* The job's settings and those changes that hold by `round`. */
 static JobSettings settings_at(const Job *job, uint64_t round)
 {
@@ -124,6 +126,15 @@ static void on_saved(void *data, int r, const Error *err)
     job_advance(job);
 }
 
+/* The decimal number that a user would write, not the float nearest to it in double. */
+static double shown_lr(const Member *member)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%.7g",
+             (double)schedule_lr(&member->schedule, member->settings.lr, member->round.start));
+    return strtod(text, NULL);
+}
+
 static RoundRecord row_of(const Member *member, bool contributed)
 {
     const RoundAccount *account = &member->account;
@@ -138,7 +149,7 @@ static RoundRecord row_of(const Member *member, bool contributed)
         .loss = account->samples ? account->loss_sum / (double)account->samples : 0,
         .compute_ms = (double)account->compute_us / 1e3,
         .wait_ms = (double)account->wait_us / 1e3,
-        .lr = (double)member->settings.lr,
+        .lr = shown_lr(member),
         .contributed = contributed,
     };
 }

@@ -9,6 +9,7 @@ import gzip
 import importlib
 import io
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -419,6 +420,15 @@ def digits(folder, train, test, compress=True):
     return folder
 
 
+def submit_victim(daemon, data):
+    """The job of the tests that kill daemons and trainers over and over; its number. DPS_KILL_EPOCHS=E
+    makes it the main job, E epochs of DPS_KILL_DATA (or `data`)."""
+    epochs = os.environ.get("DPS_KILL_EPOCHS")
+    length = ("--interval", 25, "--epochs", epochs) if epochs else ("--interval", 5, "--batch", 8, "--epochs", 6)
+    return daemon.ctl("submit", "--model", "mnist-cnn", "--data", os.environ.get("DPS_KILL_DATA", data),
+                      "--trainers", 4, "--seed", 1, *length)["id"]
+
+
 def read_npz(path):
     with numpy.load(io.BytesIO(pathlib.Path(path).read_bytes()), allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
@@ -448,3 +458,12 @@ def check_metrics(rows, ranks, interval=None):
                 assert row["step"] == round_ * interval
             previous = row["step"]
     return last
+
+
+def same_rows(rows, expected):
+    """Whether metrics agree but for what depends on the clock. A mean loss that was carried through a
+    checkpoint may differ in its last digit; everything else is equal."""
+    keys = ("round", "rank", "step", "samples", "lr", "contributed")
+    return len(rows) == len(expected) and all(
+        all(a[key] == b[key] for key in keys) and math.isclose(a["loss"], b["loss"], rel_tol=1e-12)
+        for a, b in zip(rows, expected))

@@ -7,7 +7,7 @@ import numpy
 import pytest
 
 import harness
-from harness import DPSCTL, check_metrics, parse_json, read_npz, wait_until
+from harness import DPSCTL, check_metrics, parse_json, read_npz, same_rows, wait_until
 
 STATUS_NAMES = {"id", "name", "state", "reason", "model", "policy", "interval", "round", "step", "epoch",
                 "samples", "loss", "lr", "seed", "device", "checksum", "trainers"}
@@ -221,18 +221,21 @@ def test_learning_rate_changes_at_a_round(dpsd, dpsctl, small_digits):
 
 
 def test_checkpoint_on_request_and_restore(dpsd, dpsctl, small_digits):
-    job = submit(dpsctl, small_digits, "--trainers", 1, "--interval", 5, "--steps", 60)
+    """Back to a checkpoint and on again: the same end, and no row of metrics twice."""
+    job = submit(dpsctl, small_digits, "--trainers", 2, "--interval", 5, "--steps", 60)
+    dpsctl("set", job, "checkpoint.keep=100")
     dpsd.wait_progress(job, round=2)
     taken = dpsctl("checkpoint", job)
-    assert taken["id"] > 0
+    assert taken["id"] > 0 and taken["valid"] and taken["step"] > 0
     final = dpsd.wait_done(job)
-    ids = [c["id"] for c in dpsctl("checkpoints", job)]
-    if taken["id"] not in ids:
-        pytest.skip("pruned meanwhile")
+    rows = dpsctl("metrics", job)
+    assert taken["id"] in [c["id"] for c in dpsctl("checkpoints", job)]
     dpsctl("restore", job, "--checkpoint", taken["id"])
     again = dpsd.wait_done(job)
-    assert again["checksum"] == final["checksum"]
-    check_metrics(dpsctl("metrics", job), ranks=1)
+    assert again["checksum"] == final["checksum"] and again["samples"] == final["samples"]
+    again_rows = dpsctl("metrics", job)
+    check_metrics(again_rows, ranks=2)
+    assert same_rows(again_rows, rows)
 
 
 def test_server_says_what_it_is(dpsd, dpsctl):

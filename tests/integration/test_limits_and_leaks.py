@@ -82,11 +82,12 @@ def abandoned_contexts(dpsd, job, count):
 
 
 def growth(dpsd, action, warm_up, count):
-    """Bytes by which the daemon's memory grows over `count`, after `warm_up` as a preparation."""
+    """Bytes by which the daemon's memory grows over `count`, after `warm_up` as a preparation. Under a
+    sanitizer it keeps freed memory aside, so only its own search for leaks counts there: 0."""
     action(warm_up)
     before = dpsd.rss()
     action(count)
-    return dpsd.rss() - before
+    return 0 if harness.SANITIZER else dpsd.rss() - before
 
 
 @pytest.fixture
@@ -97,13 +98,13 @@ def job(dpsd):
 @pytest.mark.threads
 def test_joins_and_leaves_leave_nothing(dpsd, job):
     grown = growth(dpsd, lambda n: joins_and_leaves(dpsd, job, n), max(20, JOINS // 5), JOINS)
-    assert grown < 4 * MB * harness.SCALE + JOINS * 1024, f"{grown / MB:.1f} MB over {JOINS} joins"
+    assert grown < 4 * MB + JOINS * 1024, f"{grown / MB:.1f} MB over {JOINS} joins"
     assert dpsd.info().sessions == 0
 
 
 def test_abandoned_contexts_leave_nothing(dpsd, job):
     grown = growth(dpsd, lambda n: abandoned_contexts(dpsd, job, n), max(50, CONTEXTS // 5), CONTEXTS)
-    assert grown < 4 * MB * harness.SCALE + CONTEXTS * 128, f"{grown / MB:.1f} MB over {CONTEXTS} contexts"
+    assert grown < 4 * MB + CONTEXTS * 128, f"{grown / MB:.1f} MB over {CONTEXTS} contexts"
     memory = [device.memory_bytes for device in dpsd.info().devices]
     again = [device.memory_bytes for device in dpsd.info().devices]
     assert memory == again
@@ -116,7 +117,7 @@ def test_jobs_that_have_ended_give_memory_back(dpsd, small_digits):
                            "--steps", 4, "--batch", 8)["id"]
             dpsd.wait_done(job)
     grown = growth(dpsd, run, 3, 6)
-    assert grown < 40 * MB * harness.SCALE, f"{grown / MB:.1f} MB over 6 jobs"
+    assert grown < 40 * MB, f"{grown / MB:.1f} MB over 6 jobs"
 
 
 def test_old_checkpoints_are_pruned_and_space_given_back(dpsd, small_digits):

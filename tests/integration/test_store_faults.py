@@ -107,24 +107,6 @@ def test_read_only_directory_is_refused_with_a_sentence(daemons, small_disk):
     daemon.process = None
 
 
-@root_only
-def test_disk_that_turns_read_only_while_training(daemons, small_disk, small_digits):
-    disk = small_disk("64m")
-    daemon = daemons(state=disk).start()
-    done = daemon.wait_done(submit(daemon, small_digits, steps=6))
-    remounted = subprocess.run(["mount", "-o", "remount,ro", disk], check=False, capture_output=True)
-    if remounted.returncode != 0:
-        pytest.skip("the disk is busy; it cannot be made read-only")
-    try:
-        assert daemon.ctl("status", done["id"])["checksum"] == done["checksum"]
-        reply = daemon.ctl("submit", "--model", "mnist-cnn", "--data", small_digits, "--steps", 4, "--interval", 2,
-                           parse=False, check=False)
-        assert reply.returncode in (0, 1)
-        assert daemon.ctl("list")
-    finally:
-        subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
-
-
 def database(daemon):
     return daemon.state / "dps.db"
 

@@ -1,16 +1,10 @@
 /* Whole jobs, from submission to the end. */
 #include "world.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "job/job_internal.h"
-
-static void snapshot_freep(Snapshot **snapshot)
-{
-    snapshot_free(*snapshot);
-}
 
 /* ---- the run that nothing disturbs ----------------------------------------------------------- */
 
@@ -555,8 +549,7 @@ static void cancel_while_it_is_restored_answers_both(void **state)
         world_settle(&world);
         assert_int_equal(restored.called, 1);
         assert_int_equal(cancelled.called, 1);
-        assert_int_equal(world_state(job),
-                         restored.r == 0 && tasks == 0 ? JOB_RUNNING : JOB_CANCELLED);
+        assert_int_equal(world_state(job), JOB_CANCELLED);
         world_stop(&world);
     }
 }
@@ -590,77 +583,6 @@ static void restore_goes_back_to_the_same_curve(void **state)
     world_stop(&world);
 }
 
-/* ---- the averaged model ---------------------------------------------------------------------- */
-
-typedef struct MeanAnswer {
-    int called, r;
-    Snapshot *mean;
-} MeanAnswer;
-
-static void on_mean(void *data, int r, const Error *err, Snapshot *mean)
-{
-    MeanAnswer *answer = data;
-    (void)err;
-    answer->called++;
-    answer->r = r;
-    answer->mean = mean;
-}
-
-static Snapshot *mean_of(World *world, Job *job, uint64_t checkpoint)
-{
-    MeanAnswer answer = {0};
-    job_mean(job, checkpoint, on_mean, &answer);
-    world_settle(world);
-    assert_int_equal(answer.called, 1);
-    assert_int_equal(answer.r, 0);
-    return answer.mean;
-}
-
-static void mean_of_a_running_job_is_that_of_its_replicas(void **state)
-{
-    (void)state;
-    World world = {0};
-    Trainer ranks[3];
-    JobSpec spec = world_spec(3, 2);
-    spec.epochs = 2;
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 3);
-    trainers_run(&world, ranks, 3, 3);
-    uint64_t id = world_checkpoint(&world, job);
-    _cleanup_(snapshot_freep) Snapshot *live = mean_of(&world, job, 0);
-    _cleanup_(snapshot_freep) Snapshot *stored = mean_of(&world, job, id);
-    assert_memory_equal(live->params, stored->params, live->n_params * sizeof(float));
-    for (size_t i = 0; i < live->n_params; i++) {
-        float sum = 0;
-        for (int r = 0; r < 3; r++)
-            sum += replica_weights(job->members[r].replica)->params[i];
-        assert_true(fabsf(sum / 3 - live->params[i]) < 1e-6F);
-    }
-    world_stop(&world);
-}
-
-/* A rank that was dropped is not part of the model, wherever it is read from. */
-static void mean_of_a_checkpoint_leaves_dropped_ranks_out(void **state)
-{
-    (void)state;
-    World world = {0};
-    Trainer ranks[3];
-    JobSpec spec = world_spec(3, 4);
-    spec.epochs = 2;
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 3);
-    trainers_run(&world, ranks, 3, 2);
-    trainer_die(&ranks[1]);
-    world_wait(&world, 31 * USEC_PER_SEC);
-    uint64_t id = world_checkpoint(&world, job);
-    _cleanup_(snapshot_freep) Snapshot *live = mean_of(&world, job, 0);
-    _cleanup_(snapshot_freep) Snapshot *stored = mean_of(&world, job, id);
-    assert_memory_equal(live->params, stored->params, live->n_params * sizeof(float));
-    world_stop(&world);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -685,8 +607,6 @@ int main(void)
         cmocka_unit_test(cancel_ends_at_any_moment),
         cmocka_unit_test(cancel_while_it_is_restored_answers_both),
         cmocka_unit_test(restore_goes_back_to_the_same_curve),
-        cmocka_unit_test(mean_of_a_running_job_is_that_of_its_replicas),
-        cmocka_unit_test(mean_of_a_checkpoint_leaves_dropped_ranks_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

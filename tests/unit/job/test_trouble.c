@@ -412,6 +412,46 @@ static void trainer_that_ends_is_started_again_with_growing_pauses(void **state)
     world_stop(&world);
 }
 
+static void trainer_that_hangs_is_replaced(void **state)
+{
+    (void)state;
+    World world = {0};
+    Session *session;
+    JobSpec spec = managed_spec(1);
+    world_start(&world);
+    Job *job = world_submit(&world, &spec);
+    assert_int_equal(join_with(&world, job, 0, world.launches[0].token, &session), 0);
+    session_table_disconnected(world.sessions, 1000);
+    world_wait(&world, 4900 * USEC_PER_MSEC);
+    assert_int_equal(world.lost_launches, 0);
+    world_wait(&world, 1 * USEC_PER_SEC);
+    assert_int_equal(world.lost_launches, 1);
+    assert_int_equal(world.n_launches, 2);
+    assert_int_equal(world_events(&world, job, "trainer", "hangs"), 1);
+    assert_int_equal(join_with(&world, job, 0, world.launches[1].token, &session), 0);
+    world_wait(&world, 60 * USEC_PER_SEC);
+    assert_int_equal(world.n_launches, 2);
+    world_stop(&world);
+}
+
+/* The one that hangs is not the one that came after it. */
+static void trainer_that_was_started_again_is_not_taken_for_a_hanging_one(void **state)
+{
+    (void)state;
+    World world = {0};
+    Session *session;
+    JobSpec spec = managed_spec(1);
+    world_start(&world);
+    Job *job = world_submit(&world, &spec);
+    assert_int_equal(join_with(&world, job, 0, world.launches[0].token, &session), 0);
+    session_table_disconnected(world.sessions, 1000);
+    exit_launch(&world, 0);
+    world_wait(&world, 10 * USEC_PER_SEC);
+    assert_int_equal(world.n_launches, 2);
+    assert_int_equal(world.lost_launches, 0);
+    world_stop(&world);
+}
+
 static void job_whose_trainers_cannot_be_started_fails(void **state)
 {
     (void)state;
@@ -466,6 +506,8 @@ int main(void)
         cmocka_unit_test(one_bad_change_refuses_them_all),
         cmocka_unit_test(managed_trainers_join_by_their_token_only),
         cmocka_unit_test(trainer_that_ends_is_started_again_with_growing_pauses),
+        cmocka_unit_test(trainer_that_hangs_is_replaced),
+        cmocka_unit_test(trainer_that_was_started_again_is_not_taken_for_a_hanging_one),
         cmocka_unit_test(job_whose_trainers_cannot_be_started_fails),
         cmocka_unit_test(one_rank_given_up_does_not_fail_the_job),
     };

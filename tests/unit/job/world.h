@@ -32,6 +32,12 @@ typedef struct Launch {
     bool running;
 } Launch;
 
+/* A task that does nothing: when it is back, so is all that its lane was given before. */
+typedef struct Barrier {
+    Task task; /* first */
+    bool out;
+} Barrier;
+
 struct World {
     char dir[64];
     bool keeps_dir;
@@ -51,6 +57,7 @@ struct World {
     unsigned n_launches, lost_launches; /* stopped by dpsd */
     uint64_t silence_us;
     unsigned closed;
+    Barrier beats[WORLD_LANES];
     unsigned used[WORLD_EPOCHS][WORLD_SAMPLES]; /* by samples that were trained on */
 };
 
@@ -64,6 +71,8 @@ void world_remove_dir(const char *dir);
 
 /* One finished task, waiting for it up to a moment. False: none came. */
 bool world_step(World *world);
+/* The next finished task, however long it takes. False: there was nothing under way. */
+bool world_beat(World *world);
 /* Until lanes and store have nothing to do. */
 void world_settle(World *world);
 /* Lets time pass, with what it brings. */

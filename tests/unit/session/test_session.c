@@ -400,6 +400,49 @@ static void last_step_is_answered_when_the_job_has_completed(void **state)
     world_stop(&desk.world);
 }
 
+typedef struct Chatter {
+    Session *session;
+    uint64_t context;
+    unsigned said;
+    bool stop;
+} Chatter;
+
+static void say_again(void *data, int r, const Error *err, double norm)
+{
+    Chatter *chatter = data;
+    float gradient[SAMPLES * OUTPUTS] = {0};
+    (void)err;
+    (void)norm;
+    chatter->said++;
+    if (r != -ECANCELED && !chatter->stop)
+        session_backward(chatter->session, chatter->context, gradient, SAMPLES * OUTPUTS, say_again,
+                         chatter);
+}
+
+/* Whoever has arrived may still read and discard; when all have, the meeting comes first. */
+static void requests_without_end_do_not_put_off_the_meeting(void **state)
+{
+    (void)state;
+    Desk desk = {0};
+    Reply a, b, c;
+    desk_open(&desk, 2, 1);
+    Chatter chatter = {.session = desk.session, .context = 2};
+    forward(desk.session, &a);
+    forward(desk.session, &a);
+    backward(desk.session, 1, &b);
+    step(desk.session, 1, &c);
+    say_again(&chatter, 0, NULL, 0);
+    while (chatter.said < 10)
+        world_step(&desk.world);
+    trainer_feed(&desk.ranks[1]);
+    for (int i = 0; i < 300 && !c.called; i++)
+        world_step(&desk.world);
+    chatter.stop = true;
+    assert_int_equal(c.called, 1);
+    assert_int_equal(world_round(desk.job), 2);
+    world_stop(&desk.world);
+}
+
 /* ---- ends ------------------------------------------------------------------------------------ */
 
 /* Everything in every state: nothing may leak, each request is answered once. */
@@ -531,6 +574,7 @@ int main(void)
         cmocka_unit_test(sessions_are_limited),
         cmocka_unit_test(step_is_answered_after_the_meeting_that_it_leads_to),
         cmocka_unit_test(last_step_is_answered_when_the_job_has_completed),
+        cmocka_unit_test(requests_without_end_do_not_put_off_the_meeting),
         cmocka_unit_test(ends_with_work_in_every_state),
         cmocka_unit_test(ended_session_is_remembered_with_its_reason),
         cmocka_unit_test(silence_ends_a_session_and_its_connection),
