@@ -131,14 +131,8 @@ int step_order_context(const StepOrder *order, Replica *replica, Context *contex
 {
     if (!replica_is_shared(replica))
         return replica_step(replica, context, &order->rule, ret, err);
-    const float *gradients = context_gradients(context);
-    if (!gradients)
-        return error_set(err, -ENODATA,
-                         "Backward was not run for this context; Step comes after it");
-    *ret = (StepResult){.verdict = STEP_APPLIED, .samples = context_samples(context)};
     /* The context may go while its gradient waits: the member's own place keeps it. */
-    return gradients_mean(replica_engine(replica), &gradients, NULL, 1,
-                          (float *)replica_gradients(replica));
+    return replica_take_gradient(replica, context, &order->rule, ret, err);
 }
 
 /* The batches that made the step, in the order in which they came. */
@@ -266,7 +260,7 @@ static void done(Task *task)
     job->tasks--;
     member_task->finished(member_task); /* frees the task */
     unpin(member);
-    if (member->drops && !member->busy)
+    if (member->drops && !member_is_in_step(member))
         drop_after_step(member);
     job_advance(job);
 }
