@@ -79,6 +79,7 @@ static void advance_live(Job *job)
         if (job->phase != PHASE_LIVE)
             return;
         quorum_watch(job);
+        stragglers_watch(job);
         members_wait_for_absent(job);
     }
     members_ready(job);

@@ -67,6 +67,14 @@ static void settle(Member *member, int r, const Error *err)
         member_step_done(member, &contribution->account);
 }
 
+/* Who was to be dropped while its gradient waited. */
+static void drop_who_left(Job *job)
+{
+    for (uint32_t r = 0; r < job->spec.max_trainers && job->phase == PHASE_LIVE; r++)
+        if (job->members[r].drops && !member_is_in_step(&job->members[r]))
+            drop_after_step(&job->members[r]);
+}
+
 /* ---- when
  * ---------------------------------------------------------------------------------------- */
 
@@ -132,6 +140,7 @@ static void step_done(LaneTask *task)
         settle(member, 0, NULL);
     }
     free(step);
+    drop_who_left(job);
     job_advance(job);
 }
 
@@ -188,6 +197,7 @@ void shared_step_begin(Job *job)
     Member *first = collect(job, step);
     if (!first) {
         free(step);
+        drop_who_left(job);
         members_ready(job);
         return;
     }

@@ -212,6 +212,7 @@ static void job_left(Job *job)
         manager_unplace(job->manager, job->members[r].lane);
     (void)result_summarise(job); /* without it status tells less */
     quorum_reset(job);
+    timer_cancel(manager_spec(job->manager)->timers, &job->straggler_timer);
     members_free(job);
     job->common_cut = snapshot_free(job->common_cut);
     job->dealer = dealer_free(job->dealer);

@@ -16,6 +16,7 @@ int job_new(JobManager *manager, uint64_t id, const JobSpec *spec, const char *o
     job->retry = (Timer){.fire = checkpoint_retry, .data = job};
     job->created_ms = clock_unix_ms();
     job->quorum_timer = (Timer){.fire = quorum_timeout, .data = job};
+    job->straggler_timer = (Timer){.fire = stragglers_name, .data = job};
     (void)job_spec_settings(spec, &job->settings, NULL); /* checked when it was submitted */
     job->owner = strdup(owner);
     if (!job->owner) {
@@ -32,6 +33,7 @@ Job *job_free(Job *job)
         return NULL;
     timer_cancel(manager_spec(job->manager)->timers, &job->retry);
     timer_cancel(manager_spec(job->manager)->timers, &job->quorum_timer);
+    timer_cancel(manager_spec(job->manager)->timers, &job->straggler_timer);
     evaluation_free(job);
     members_free(job);
     dealer_free(job->dealer);

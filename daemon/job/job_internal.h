@@ -6,6 +6,7 @@
  *   member.c      what sessions ask of a rank     member_status.c    what status tells of it
  *   rounds.c      rounds and their metrics        meeting.c          what ends a round
  *   quorum.c      meetings that go on without     refresh.c          the mean without a meeting
+ *   stragglers.c  who is waited for
  *   contribution.c  gradients on shared parameters  guard.c          gradients that are left out
  *   common.c      what a job has once             update.c           settings changed meanwhile
  *   cuts.c, parts.c  copies of it all             checkpoint.c       cuts that are written
@@ -197,9 +198,10 @@ struct Job {
     Member *refreshing;     /* average-async: who takes the mean at this moment */
     unsigned refresh_copies;
     uint64_t refreshes;
-    Timer quorum_timer;
-    bool quorum_over; /* the meeting waits no longer for who has not come */
-    bool stop_wanted; /* the job is to end when its round ends */
+    Timer quorum_timer, straggler_timer;
+    uint64_t straggler_round; /* whose stragglers were named */
+    bool quorum_over;         /* the meeting waits no longer for who has not come */
+    bool stop_wanted;         /* the job is to end when its round ends */
     JobEvaluation evaluation;
     Engine **engines; /* by lane, NULL where none of its replicas live */
     Dealer *dealer;
@@ -298,6 +300,7 @@ bool member_arrived(Member *member);
 void members_wait_for_absent(Job *job);
 /* Takes in who wants back and out who left, between two rounds. */
 void members_turn_over(Job *job);
+bool member_is_in_step(const Member *member);
 void drop_after_step(Member *member);
 
 /* member.c */
@@ -324,6 +327,12 @@ void quorum_watch(Job *job);
 void quorum_reset(Job *job);
 bool quorum_leaves_out(Member *member);
 void quorum_timeout(void *data);
+
+/* stragglers.c */
+void stragglers_watch(Job *job);
+void stragglers_name(void *data);
+/* member_status.c: "rank 2 (no word for 12 s), rank 3 (reading data)" */
+void members_awaited(Job *job, char *text, size_t size);
 
 /* refresh.c */
 void refresh_begin(Member *member);

@@ -39,7 +39,7 @@ static void name_reason(Member *member, char *text, size_t size)
 }
 
 /* "rank 2 (no trainer: killed by signal 9), rank 3 (reading data)" */
-static void name_awaited(Job *job, char *text, size_t size)
+void members_awaited(Job *job, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
@@ -77,7 +77,7 @@ void job_member_status(Job *job, uint32_t rank, MemberStatus *ret)
     }
     Member *member = &job->members[rank];
     if (member->arrived_us)
-        name_awaited(job, awaited, sizeof awaited);
+        members_awaited(job, awaited, sizeof awaited);
     *ret = (MemberStatus){
         .rank = rank,
         .state = state_text(member),

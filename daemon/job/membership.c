@@ -65,6 +65,12 @@ static void wait_no_longer(Job *job)
     }
 }
 
+/* A task of it is on its lane, or its gradient waits for the optimizer step: its batch is used. */
+bool member_is_in_step(const Member *member)
+{
+    return member->busy || member->contribution.ready;
+}
+
 /* ---- coming ---------------------------------------------------------------------------------- */
 
 /* Ranks that are counted on come before those that there may be besides. */
@@ -160,7 +166,7 @@ int job_join(Job *job, const JoinWant *want, const MemberEvents *events, void *d
         r = find_member(job, want, &member, err);
     if (r < 0 || !member)
         return r;
-    if (member->busy)
+    if (member_is_in_step(member))
         return error_set(err, -EAGAIN, "rank %u is ending its last step; try again in a moment",
                          member->rank);
     if (member->place == MEMBER_DROPPED && (r = come_back(member, err)) < 0)
@@ -292,7 +298,7 @@ static bool take_out(Member *member, const char *why)
 /* The batch of a step in flight is used: it must not be dealt again. */
 void member_drop(Member *member, const char *why)
 {
-    if (member->busy) {
+    if (member_is_in_step(member)) {
         member->drops = true;
         if (why != member->absent_why)
             snprintf(member->absent_why, sizeof member->absent_why, "%s", why);
@@ -322,11 +328,19 @@ static void follow_trainers(Member *member)
     bool wanted = member->rank < job->settings.trainers;
     if (wanted && member->spare) {
         member->spare = false;
-        member->wants_back = true;
+        member->wants_back = member->place == MEMBER_DROPPED;
+        if (!member->wants_back) { /* it had not gone yet */
+            member->drops = member->leaves = false;
+            managed_start(member);
+        }
     } else if (!wanted && !member->spare && !job->spec.external_trainers) {
         member->spare = true;
         managed_stop(member);
-        (void)take_out(member, "fewer trainers are wanted");
+        snprintf(member->absent_why, sizeof member->absent_why, "fewer trainers are wanted");
+        if (member_is_in_step(member))
+            member->drops = true;
+        else
+            (void)take_out(member, member->absent_why);
     }
 }
 
@@ -337,7 +351,8 @@ void members_turn_over(Job *job)
         follow_trainers(member);
         if (member->wants_back)
             member_admit(member);
-        else if (member->leaves && dealer_has_step(job->dealer, r, member->step))
+        else if (member->leaves && !member_is_in_step(member) &&
+                 dealer_has_step(job->dealer, r, member->step))
             (void)take_out(member, member->absent_why);
     }
 }
