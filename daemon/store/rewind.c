@@ -58,7 +58,7 @@ static int delete_rows(Db *db, void *data, Error *err)
     if (r < 0 || !rewind->also_settings)
         return r;
     r = delete_after(db, "DELETE FROM settings WHERE job = ? AND round > ?", rewind->job,
-                     rewind->round, err);
+                     rewind->round + 1, err); /* those of the round in progress are in the cut */
     if (r < 0)
         return r;
     return delete_after(db, "DELETE FROM checkpoints WHERE job = ? AND id > ?", rewind->job,

@@ -80,11 +80,6 @@ size_t context_bytes(const Context *context)
     return sizeof *context;
 }
 
-const float *context_gradients(const Context *context)
-{
-    return context->backward_done ? (const float *)(const void *)&context->gradient : NULL;
-}
-
 /* A shared replica's backward reads the version of its forward, however old it is. */
 static int check_version(const Replica *replica, const Context *context, Error *err)
 {
@@ -153,5 +148,18 @@ int replica_step(Replica *replica, Context *context, const StepRule *rule, StepR
         gradient_used(&context->gradient);
     if (ret)
         *ret = result;
+    return 0;
+}
+
+int replica_take_gradient(Replica *replica, const Context *context, const StepRule *rule,
+                          StepResult *ret, Error *err)
+{
+    if (!replica->shared)
+        sim_fail("replica_take_gradient for a replica of its own");
+    if (!context->backward_done)
+        return error_set(err, -ENODATA, "the context has no gradients yet");
+    hold_alone(&replica->gradient.holder, "replica_take_gradient", replica->rank);
+    gradient_begin(&replica->gradient, replica, &context->batch, (uint64_t)context->samples);
+    gradient_settle(replica, &replica->gradient, rule, ret);
     return 0;
 }

@@ -207,7 +207,7 @@ static int rewind_run(Asked *asked)
     disk_rewind_evaluations(job, rewind->round);
     if (!rewind->also_settings)
         return 0;
-    disk_rewind_settings(job, rewind->round);
+    disk_rewind_settings(job, rewind->round + 1); /* those of the cut's round are in it */
     while (job->n_checkpoints &&
            job->checkpoints[job->n_checkpoints - 1].record.id > rewind->checkpoint)
         disk_remove_checkpoint(job, job->n_checkpoints - 1);

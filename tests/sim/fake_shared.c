@@ -233,21 +233,6 @@ int shared_params_update(SharedUpdate *update, const SharedGradient *gradients, 
     return 0;
 }
 
-int gradients_mean(const Engine *engine, const float *const *gradients, const uint64_t *samples,
-                   int count, float *to)
-{
-    Gradient *from = gradient_of(gradients[0]), *into = (Gradient *)(void *)to;
-    (void)engine;
-    (void)samples;
-    if (count != 1)
-        sim_fail("a mean of %d gradients in the simulation", count);
-    hold_alone(&into->holder, "gradients_mean", from->replica->rank);
-    Holder holder = into->holder;
-    *into = *from;
-    into->holder = holder;
-    return 0;
-}
-
 int shared_version_checksum(const SharedParams *shared, const SharedVersion *version, uint64_t *ret)
 {
     (void)shared;
