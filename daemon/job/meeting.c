@@ -192,6 +192,8 @@ static void take_settings(Job *job)
         log_job(LOG_NOTICE, job->id, -1, "policy %s from round %llu on", policy->name,
                 (unsigned long long)job->round);
         job->policy = policy;
+        if (!policy->centre && job->common.centre) /* a later one begins with the mean of then */
+            common_leave(job);
     }
 }
 
