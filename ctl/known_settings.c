@@ -11,7 +11,7 @@ const KnownSetting known_settings[] = {
     {"sync.state", "keep"},
     {"sync.wait", "all"},
     {"sync.timeout", "10"},
-    {"sync.max_staleness", "0"},
+    {"sync.max_staleness", "64"},
     {"sync.on_stale", "reject"},
     {"sync.alpha", "0.5"},
     {"sync.outer_lr", "0.7"},

@@ -19,7 +19,7 @@ typedef struct Submit {
     const char *alpha, *outer_lr, *outer_momentum, *max_staleness, *on_stale, *weights, *wait;
     const char *sync_timeout, *schedule, *clip, *guard_norm, *guard_strikes, *eval_every;
     uint32_t trainers, interval, epochs, batch, threads, checkpoint_rounds, checkpoint_keep;
-    uint32_t max_trainers;
+    uint32_t max_trainers, accumulate;
     uint64_t steps, seed, samples;
     float lr;
     bool external_trainers, watch;
@@ -41,7 +41,7 @@ static const ArgOption options_of[] = {
     {"sync-timeout", 0, ARG_STRING, SUBMIT(sync_timeout), "S",
      "seconds for the rest, once the quorum is there (default 10)"},
     {"max-staleness", 0, ARG_STRING, SUBMIT(max_staleness), "S",
-     "versions a gradient may be behind (async; default 0)"},
+     "versions a gradient may be behind (async; default 64)"},
     {"on-stale", 0, ARG_STRING, SUBMIT(on_stale), "HOW", "older ones: reject or apply (async)"},
     {"alpha", 0, ARG_STRING, SUBMIT(alpha), "X", "pull to the centre (elastic; default 0.5)"},
     {"outer-lr", 0, ARG_STRING, SUBMIT(outer_lr), "X", "of the outer step (diloco; default 0.7)"},
@@ -50,6 +50,8 @@ static const ArgOption options_of[] = {
     {"epochs", 'e', ARG_U32, SUBMIT(epochs), "E", "how often the set is dealt out (default 1)"},
     {"steps", 's', ARG_U64, SUBMIT(steps), "S", "batches that each trainer feeds, instead"},
     {"batch", 'b', ARG_U32, SUBMIT(batch), "B", "samples in a batch (default 32)"},
+    {"accumulate", 0, ARG_U32, SUBMIT(accumulate), "A",
+     "batches whose gradients make one step (default 1)"},
     {"lr", 0, ARG_FLOAT, SUBMIT(lr), "X", "learning rate (default: the model's)"},
     {"optimizer", 0, ARG_STRING, SUBMIT(optimizer), "TEXT", "such as sgd,momentum=0.9"},
     {"schedule", 0, ARG_STRING, SUBMIT(schedule), "TEXT",
@@ -258,6 +260,7 @@ static void fill(const Submit *values, Dps__V1__JobSpec *job)
     job->model = text_or_empty(values->model);
     job->trainers = values->trainers;
     job->max_trainers = values->max_trainers;
+    job->accumulate = values->accumulate;
     job->external_trainers = values->external_trainers;
     job->policy = text_or_empty(values->sync);
     job->interval = values->interval;

@@ -67,12 +67,14 @@ static void settle(Member *member, int r, const Error *err)
         member_step_done(member, &contribution->account);
 }
 
-/* Who was to be dropped while its gradient waited. */
+/* Who left, or was to be dropped, while its gradient waited. */
 static void drop_who_left(Job *job)
 {
-    for (uint32_t r = 0; r < job->spec.max_trainers && job->phase == PHASE_LIVE; r++)
+    for (uint32_t r = 0; r < job->spec.max_trainers && job->phase == PHASE_LIVE; r++) {
+        member_give_up_held(&job->members[r]);
         if (job->members[r].drops && !member_is_in_step(&job->members[r]))
             drop_after_step(&job->members[r]);
+    }
 }
 
 /* ---- when

@@ -301,6 +301,8 @@ void members_wait_for_absent(Job *job);
 /* Takes in who wants back and out who left, between two rounds. */
 void members_turn_over(Job *job);
 bool member_is_in_step(const Member *member);
+/* Gradients that wait for their step go with the trainer that was to finish it. */
+void member_give_up_held(Member *member);
 void drop_after_step(Member *member);
 
 /* member.c */

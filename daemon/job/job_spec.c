@@ -22,6 +22,7 @@ static int check_ranges(const JobSpec *spec, Error *err)
         {"trainers", spec->trainers, JOB_MAX_TRAINERS, "one meeting takes no more replicas"},
         {"trainers.max", spec->max_trainers, JOB_MAX_TRAINERS,
          "one meeting takes no more replicas"},
+        {"accumulate", spec->accumulate, JOB_MAX_ACCUMULATE, "a group that is lost is fed again"},
         {"batch", spec->batch, JOB_MAX_BATCH, "activations grow with it"},
         {"interval", spec->interval, JOB_MAX_INTERVAL, "leases dealt ahead grow with it"},
         {"epochs", spec->epochs, JOB_MAX_EPOCHS, "use --steps for an open end"},
@@ -65,6 +66,7 @@ static void fill_defaults(JobSpec *spec, const JobDefaults *defaults, const Mode
     default_u32(&spec->interval, 25);
     default_u32(&spec->batch, 32);
     default_u32(&spec->threads, 1);
+    default_u32(&spec->accumulate, 1);
     default_u32(&spec->checkpoint_rounds, defaults->checkpoint_rounds);
     default_u32(&spec->checkpoint_keep, defaults->checkpoint_keep);
     if (spec->epochs == 0 && spec->steps == 0)

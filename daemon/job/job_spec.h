@@ -23,6 +23,7 @@ enum {
     JOB_MAX_THREADS = 256,
     JOB_MAX_CHECKPOINT_ROUNDS = 1000000,
     JOB_MAX_CHECKPOINT_KEEP = 1000,
+    JOB_MAX_ACCUMULATE = 1024, /* a group that is lost is fed again */
     JOB_MAX_OPTIONS = 16,
     JOB_MAX_SETTINGS = 32,     /* there are not that many names */
     JOB_MAX_SAMPLES = 1 << 26, /* an epoch's permutation is 8 bytes a sample, two are kept */
@@ -47,6 +48,7 @@ typedef struct JobSpec {
     float lr;
     bool external_trainers;
     uint32_t max_trainers; /* ranks that there may ever be */
+    uint32_t accumulate;   /* batches a step, of managed trainers */
     char eval_data[JOB_PATH_MAX];
     char stop_when[JOB_NAME_MAX];
     int n_options;

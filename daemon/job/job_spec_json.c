@@ -42,6 +42,7 @@ static const Field fields[] = {
     FIELD(FIELD_FLOAT, lr),
     FIELD(FIELD_BOOL, external_trainers),
     FIELD(FIELD_U32, max_trainers),
+    FIELD(FIELD_U32, accumulate),
     FIELD(FIELD_TEXT, eval_data),
     FIELD(FIELD_TEXT, stop_when),
 };

@@ -15,6 +15,7 @@ typedef struct LaunchSpec {
     LaunchKind kind;
     uint64_t job;
     uint32_t rank;       /* a trainer's */
+    uint32_t accumulate; /* batches a step of a trainer's */
     uint64_t checkpoint; /* an evaluator's */
     const char *data;    /* directory or "synthetic" */
     const char *token;   /* what it shows at Join, or to record the evaluation */

@@ -103,6 +103,7 @@ static void start(Member *member)
     const Launcher *launcher = &manager_spec(job->manager)->launcher;
     LaunchSpec spec = {.job = job->id,
                        .rank = member->rank,
+                       .accumulate = job->spec.accumulate ? job->spec.accumulate : 1,
                        .data = job->spec.data,
                        .token = member->managed.token};
     Error err = {0};

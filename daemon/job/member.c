@@ -260,6 +260,7 @@ static void done(Task *task)
     job->tasks--;
     member_task->finished(member_task); /* frees the task */
     unpin(member);
+    member_give_up_held(member);
     if (member->drops && !member_is_in_step(member))
         drop_after_step(member);
     job_advance(job);

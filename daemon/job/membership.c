@@ -209,9 +209,10 @@ static void drop_held_done(LaneTask *task)
     job_advance(job);
 }
 
-static void give_up_held(Member *member)
+/* Not of one in a step: that step may be the one that they wait for. */
+void member_give_up_held(Member *member)
 {
-    if (!member->held)
+    if (!member->held || member->events || member_is_in_step(member))
         return;
     member_drop_held(member);
     DropHeld *drop = calloc(1, sizeof *drop);
@@ -232,7 +233,7 @@ void member_leave(Member *member, bool lost, const char *why)
     member->events_data = NULL;
     member->reading = false;
     snprintf(member->absent_why, sizeof member->absent_why, "%s", why);
-    give_up_held(member);
+    member_give_up_held(member);
     job_touch(job);
     if (job->phase != PHASE_LIVE || job_state_is_final(job->state) || job->finishing)
         return;

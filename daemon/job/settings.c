@@ -206,6 +206,16 @@ const char *settings_key(int index)
     return settings[index].key;
 }
 
+/* The shortest text that reads back as the same float. */
+static void format_number(float number, char *text, size_t size)
+{
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, size, "%.*g", digits, (double)number);
+        if (strtof(text, NULL) == number)
+            return;
+    }
+}
+
 const char *settings_format(const JobSettings *values, int index, char *text, size_t size)
 {
     const Setting *setting = &settings[index];
@@ -215,7 +225,7 @@ const char *settings_format(const JobSettings *values, int index, char *text, si
         snprintf(text, size, "%u", *(const uint32_t *)at);
         break;
     case KIND_NUMBER:
-        snprintf(text, size, "%.9g", (double)*(const float *)at);
+        format_number(*(const float *)at, text, size);
         break;
     case KIND_WORD:
         snprintf(text, size, "%s", setting->words[*(const unsigned *)at]);

@@ -14,7 +14,7 @@ struct PackedStatus {
     Dps__V1__Normalisation normalisation;
     TrainerMessage trainers[JOB_MAX_TRAINERS];
     TrainerMessage *pointers[JOB_MAX_TRAINERS];
-    char waiting[JOB_MAX_TRAINERS][160];
+    char waiting[JOB_MAX_TRAINERS][320];
     char checksum[17];
     JobSettings values_of; /* in force */
     Dps__V1__JobStatus__SettingsEntry settings[SETTINGS_MAX];

@@ -69,6 +69,7 @@ static void copy_numbers(const Dps__V1__JobSpec *message, JobSpec *spec)
     spec->seed = message->seed;
     spec->trainers = message->trainers;
     spec->max_trainers = message->max_trainers;
+    spec->accumulate = message->accumulate;
     spec->interval = message->interval;
     spec->epochs = message->epochs;
     spec->batch = message->batch;

@@ -103,20 +103,21 @@ static int spawn(const ChildLauncher *launcher, char *const argv[], char *token_
     return r;
 }
 
-enum { ARGUMENTS_MAX = 16 };
+enum { ARGUMENTS_MAX = 20 };
 
 /* The numbers on a command line, as text. */
 typedef struct Numbers {
-    char job[24], rank[12], checkpoint[24], parent[12];
+    char job[24], rank[12], accumulate[12], checkpoint[24], parent[12];
 } Numbers;
 
 static void trainer_arguments(const ChildLauncher *launcher, const LaunchSpec *spec,
                               Numbers *numbers, char *argv[ARGUMENTS_MAX])
 {
     char *const arguments[] = {
-        launcher->command, "--address", launcher->address, "trainer", "--job",
-        numbers->job,      "--rank",    numbers->rank,     "--data",  (char *)spec->data,
-        "--managed",       "--parent",  numbers->parent,   NULL};
+        launcher->command, "--address",        launcher->address, "trainer",
+        "--job",           numbers->job,       "--rank",          numbers->rank,
+        "--data",          (char *)spec->data, "--accumulate",    numbers->accumulate,
+        "--managed",       "--parent",         numbers->parent,   NULL};
     memcpy(argv, arguments, sizeof arguments);
 }
 
@@ -154,6 +155,7 @@ static int start(void *self, const LaunchSpec *spec,
         return error_set(err, -ENOMEM, "out of memory");
     snprintf(numbers.job, sizeof numbers.job, "%" PRIu64, spec->job);
     snprintf(numbers.rank, sizeof numbers.rank, "%u", spec->rank);
+    snprintf(numbers.accumulate, sizeof numbers.accumulate, "%u", spec->accumulate);
     snprintf(numbers.checkpoint, sizeof numbers.checkpoint, "%" PRIu64, spec->checkpoint);
     snprintf(numbers.parent, sizeof numbers.parent, "%d", (int)getpid());
     snprintf(token, sizeof token, "%s=%s", kind->token_name, spec->token);
