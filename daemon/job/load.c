@@ -58,6 +58,7 @@ static int prepare(Job *job, Error *err)
 static void give_back(Job *job)
 {
     members_free(job);
+    job->common_cut = snapshot_free(job->common_cut);
     job->dealer = dealer_free(job->dealer);
     free(job->engines);
     job->engines = NULL;

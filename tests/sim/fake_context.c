@@ -144,7 +144,7 @@ int replica_step(Replica *replica, Context *context, const StepRule *rule, StepR
         replica->updates++;
         replica->state = state_mix(replica->state, gradient_print(&context->gradient));
     }
-    if (result.verdict != STEP_HELD)
+    if (!rule->hold)
         gradient_used(&context->gradient);
     if (ret)
         *ret = result;

@@ -213,7 +213,7 @@ int replica_train(Replica *replica, const Batch *batch, uint64_t step, const Ste
         replica->updates++;
         replica->state = state_mix(replica->state, gradient_print(&gradient));
     }
-    if (ret->verdict != STEP_HELD)
+    if (!rule->hold)
         gradient_used(&gradient);
     fill_result(replica, batch_of(batch), ret);
     return 0;
