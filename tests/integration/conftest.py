@@ -16,6 +16,7 @@ sys.path.insert(0, str(HERE))
 
 import harness  # noqa: E402
 from harness import Daemon, digits  # noqa: E402
+from trainers import Client  # noqa: E402
 
 
 def pytest_configure(config):
@@ -77,6 +78,20 @@ def dpsd(daemons):
 def dpsctl(dpsd):
     """dpsctl(VERB, …) against that daemon; see Daemon.ctl."""
     return dpsd.ctl
+
+
+@pytest.fixture
+def clients():
+    """clients(daemon, job, …): a joined trainer, see trainers.Client; closed at the end."""
+    made = []
+
+    def make(*args, **kwargs):
+        made.append(Client(*args, **kwargs))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import pytest
 
 import harness
 from harness import check_metrics, to_array, to_tensor, wait_until
+from trainers import check_all_used_once
 
 KILLS = int(os.environ.get("DPS_KILLS", "3"))
 SEED = int(os.environ.get("DPS_KILL_SEED", "1"))
@@ -114,13 +115,6 @@ def run_external(dpsd, deaths, trainers=2, samples=200, epochs=2, interval=3):
         assert thread.error is None, thread.error
     dpsd.wait_done(job)
     return job, used
-
-
-def check_all_used_once(used, samples, epochs):
-    for epoch in sorted({e for e, _ in used}):
-        indices = sorted(i for e, batch in used if e == epoch for i in batch)
-        assert indices == list(range(samples)), f"epoch {epoch}"
-    assert len({e for e, _ in used}) == epochs
 
 
 @pytest.mark.parametrize("deaths", [{}, {1: 0}, {0: 3}, {0: 2, 1: 5}], ids=str)

@@ -8,82 +8,8 @@ import numpy
 import pytest
 
 import harness
-from harness import CALL_S, assemble, patterns, to_array, to_tensor
-
-
-class Client:
-    """One joined trainer on a connection of its own."""
-
-    def __init__(self, daemon, job, rank=None, tcp=False, own_data=True):
-        self.pb = harness.stubs().pb
-        self.channel = daemon.new_channel(tcp)
-        self.training = harness.stubs().grpc.TrainingStub(self.channel)
-        want = {} if rank is None else {"rank": rank}
-        self.joined = self.training.Join(
-            self.pb.JoinRequest(job=job, client="grpcio test", own_data=own_data, **want), timeout=CALL_S)
-        self.session = self.joined.session
-
-    def close(self):
-        self.channel.close()
-
-    def forward(self, x):
-        tensor = to_tensor(x) if isinstance(x, numpy.ndarray) else x
-        reply = self.training.Forward(self.pb.ForwardRequest(session=self.session, x=tensor), timeout=CALL_S)
-        return reply.context, to_array(reply.output), reply.version
-
-    def backward(self, context, gradient):
-        tensor = to_tensor(gradient) if isinstance(gradient, numpy.ndarray) else gradient
-        request = self.pb.BackwardRequest(session=self.session, context=context, output_gradient=tensor)
-        return self.training.Backward(request, timeout=CALL_S).gradient_norm
-
-    def gradients(self, context):
-        request = self.pb.ContextRequest(session=self.session, context=context)
-        return assemble(self.training.Gradients(request, timeout=CALL_S))
-
-    def step(self, context, loss=0.0):
-        request = self.pb.StepRequest(session=self.session, context=context, loss=loss)
-        return self.training.Step(request, timeout=CALL_S)
-
-    def discard(self, context):
-        self.training.Discard(self.pb.ContextRequest(session=self.session, context=context), timeout=CALL_S)
-
-    def leave(self):
-        self.training.Leave(self.pb.SessionRequest(session=self.session), timeout=CALL_S)
-        self.close()
-
-
-def pixels(images):
-    return ((images.astype(numpy.float32) / 255 - 0.1307) / 0.3081)[:, None].astype(numpy.float32)
-
-
-def nll(output, labels):
-    """Mean negative log-likelihood of log-probabilities, and its gradient."""
-    rows = numpy.arange(len(labels))
-    gradient = numpy.zeros_like(output)
-    gradient[rows, labels] = -1.0 / len(labels)
-    return -output[rows, labels].mean(dtype=numpy.float64), gradient
-
-
-def feed(client, x, labels):
-    """One step; returns the loss before it."""
-    context, output, _ = client.forward(x)
-    loss, gradient = nll(output, labels)
-    client.backward(context, gradient)
-    client.step(context, loss)
-    return loss
-
-
-@pytest.fixture
-def clients():
-    made = []
-
-    def make(*args, **kwargs):
-        made.append(Client(*args, **kwargs))
-        return made[-1]
-
-    yield make
-    for client in made:
-        client.close()
+from harness import CALL_S, patterns, to_tensor
+from trainers import Client, feed, nll, pixels, refused
 
 
 @pytest.fixture
@@ -228,17 +154,6 @@ def test_train_stream(dpsd, clients, small_digits):
 
 
 # ---- wrong use ----------------------------------------------------------------------------------
-
-
-def refused(call, code, *words):
-    """call() must fail with the status, and its sentence must have the words."""
-    with pytest.raises(grpc.RpcError) as caught:
-        call()
-    error = caught.value
-    assert error.code() is code, f"{error.code()}: {error.details()}"
-    for word in words:
-        assert str(word) in error.details(), error.details()
-    return error.details()
 
 
 def test_stale_context_names_parameter_and_versions(dpsd, job, clients):
