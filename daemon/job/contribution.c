@@ -50,7 +50,7 @@ const Snapshot *contribution_give_up(Member *member)
     member->contribution.ready = false;
     member->contribution.r =
         error_set(&member->contribution.err, -ECANCELED, "dpsd is stopping before this step");
-    return member->undo;
+    return member->contribution.undo;
 }
 
 static void settle(Member *member, int r, const Error *err)

@@ -85,6 +85,7 @@ typedef struct RankSummary {
 typedef struct Contribution {
     bool ready;
     uint64_t version, samples, order;
+    const Snapshot *undo; /* what the buffers were before its forward; NULL: not known */
     StepAccount account;
     int r;
     Error err;

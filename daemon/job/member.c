@@ -199,6 +199,7 @@ bool member_trained(Member *member, const StepOrder *order, const StepResult *re
     }
     if (member_shares(member)) {
         member_contribute(member, order->version, result->samples, account);
+        member->contribution.undo = order->undo;
         return false;
     }
     guard_judge(member, result->verdict, result->gradient_norm);

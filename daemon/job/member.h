@@ -87,7 +87,7 @@ typedef struct StepOrder {
     uint64_t step;
     StepRule rule;
     uint64_t version; /* of shared parameters */
-    Snapshot *undo;   /* private */
+    Snapshot *undo;   /* private; NULL where the forward lies further back */
 } StepOrder;
 
 typedef struct StepAccount {

@@ -206,6 +206,7 @@ static void step_prepare(Op *op)
     member_order(member, false, &step->order);
     if (member_shares(member)) { /* the gradient is that of the forward's parameters */
         step->order.version = context_version(entry->context);
+        step->order.undo = NULL;
         op->r = member_check_fresh(member, step->order.version, &op->err);
     }
 }
@@ -241,16 +242,18 @@ static OpBooked step_book(Op *op)
         return BOOKED;
     if (!step->booked)
         book_step(step);
-    if (!op->session)
-        return BOOKED;
-    if (member_contribution_waits(member))
+    if (member_contribution_waits(member) && op->session)
         return BOOKED_WAITS;
+    if (member_contribution_waits(member)) {
+        op_refuse(op, -ECANCELED, "the session has ended before its gradient was applied");
+        return BOOKED;
+    }
     if (member_shares(member) && (op->r = member_contribution_result(member, &op->err)) < 0)
         return BOOKED;
     step->outcome.step = member_step(member);
     step->outcome.done = !member_has_step(member);
     bool met = member_round(member) != step->outcome.round;
-    if (!met && member_waits(member))
+    if (op->session && !met && member_waits(member))
         return BOOKED_WAITS;
     step->outcome.round = member_round(member);
     return BOOKED;
