@@ -78,6 +78,8 @@ static void advance_live(Job *job)
             return;
         if (job->phase != PHASE_LIVE)
             return;
+        if (cut_begins(job)) /* wanted by a round that has just ended, with nobody at work */
+            return;
         quorum_watch(job);
         stragglers_watch(job);
         members_wait_for_absent(job);
