@@ -27,6 +27,8 @@ typedef struct StepRule {
     double norm_limit; /* 0: none; a gradient whose norm is above it is left out */
     bool want_norm;    /* the norm is reported, and a gradient that is not finite left out */
     bool hold;         /* keep this batch's gradient for the step of a later batch */
+    bool again;        /* the last call's batch once more: its step was refused, and what was held
+                          for it counts once more, too */
 } StepRule;
 
 /* What became of a gradient. One that is left out changes neither parameters nor optimizer state

@@ -13,6 +13,7 @@ struct Replica {
     float *gradients; /* of a shared replica: what replica_gradient left */
     float *held;      /* sum of samples × gradient over held batches; NULL until the first hold */
     int64_t held_samples;
+    int64_t joined_samples; /* that the last step took along; still in held[] until the next hold */
 };
 
 /* Writes the seed's initial weights into the parts that the new replica has; frees it on failure.

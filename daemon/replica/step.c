@@ -57,16 +57,19 @@ static int hold(Replica *replica, const float *gradients, int64_t samples)
     return r;
 }
 
-/* gradients = (held + samples · gradients) / all samples */
+/* gradients = (held + samples · gradients) / all samples; what is held stays, in case that the step
+ * is refused and the batch comes again. */
 static int join_held(Replica *replica, float *gradients, int64_t samples)
 {
-    int r = hold(replica, gradients, samples);
+    const Accelerator *accelerator = engine_accelerator(replica->engine);
+    const float *arrays[] = {replica->held, gradients}, *sum = gradients;
+    const float weights[] = {1, (float)samples};
+    float share = (float)(1.0 / (double)(replica->held_samples + samples));
+    size_t n = replica->weights.n_params;
+    int r = accelerator_weighted_sum(accelerator, arrays, weights, 2, gradients, 0, n);
     if (r < 0)
         return r;
-    const float *sum = replica->held;
-    float weight = (float)(1.0 / (double)replica->held_samples);
-    return accelerator_weighted_sum(engine_accelerator(replica->engine), &sum, &weight, 1,
-                                    gradients, 0, replica->weights.n_params);
+    return accelerator_weighted_sum(accelerator, &sum, &share, 1, gradients, 0, n);
 }
 
 int64_t replica_held(const Replica *replica)
@@ -98,13 +101,13 @@ static int hold_or_join(Replica *replica, float *gradients, int64_t samples, con
     if (rule->hold) {
         r = hold(replica, gradients, samples);
         result->verdict = STEP_HELD;
+        result->samples = replica->held_samples;
     } else if (replica->held_samples > 0) {
         r = join_held(replica, gradients, samples);
+        result->samples = replica->held_samples + samples;
         if (r == 0)
             r = judge(replica, gradients, rule, result);
     }
-    if (replica->held_samples > 0)
-        result->samples = replica->held_samples;
     return r;
 }
 
@@ -112,11 +115,15 @@ int replica_settle(Replica *replica, float *gradients, int64_t samples, const St
                    StepResult *result)
 {
     result->samples = samples;
+    if (rule->again)
+        replica->held_samples = replica->joined_samples;
     int r = judge(replica, gradients, rule, result);
     if (r == 0 && result->verdict == STEP_APPLIED)
         r = hold_or_join(replica, gradients, samples, rule, result);
-    if (!rule->hold)
+    if (!rule->hold) {
+        replica->joined_samples = replica->held_samples;
         replica_drop_held(replica);
+    }
     return r;
 }
 

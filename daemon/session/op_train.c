@@ -6,6 +6,7 @@ typedef struct TrainOp {
     uint64_t step, round;
     bool hold;   /* its gradient waits for the step of a later batch */
     bool booked; /* its gradient waits for the optimizer step */
+    bool again;  /* it was refused as too old */
     StepOrder order;
     OwnedBatch batch;
     StepResult result;
@@ -19,6 +20,7 @@ static void prepare(Op *op)
     Session *session = op->session;
     DealerBatch lease;
     member_order(session->member, train->hold, &train->order);
+    train->order.rule.again = train->again;
     train->booked = false;
     train->round = member_round(session->member);
     if (train->step != member_step(session->member)) {
@@ -68,6 +70,7 @@ static OpBooked book(Op *op)
         op->r = member_contribution_result(member, &op->err);
         if (op->r == -ESTALE) {
             op->r = 0;
+            train->again = true;
             return BOOKED_AGAIN;
         }
     }

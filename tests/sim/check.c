@@ -61,7 +61,8 @@ static void check_settings(SimJob *sim, const Job *job)
     char differs[200];
     for (uint32_t rank = 0; rank < sim->spec.max_trainers; rank++) {
         const Member *member = &job->members[rank];
-        if (sim->seen_live && sim->rank_round[rank] == member->round.number)
+        if (member->place != MEMBER_LIVE ||
+            (sim->seen_live && sim->rank_round[rank] == member->round.number))
             continue;
         sim->rank_round[rank] = member->round.number;
         if (!settings_alike(&member->settings, settings_wanted(sim, rank, member->round.number),

@@ -63,6 +63,7 @@ struct Replica {
     bool mean; /* of an evaluation: its history is nobody's */
     History history;
     Gradient held;     /* what was held, n 0: nothing */
+    Gradient joined;   /* what the last step took along */
     Gradient gradient; /* of a shared replica: what waits for its step */
     SharedVersion *attached;
     Holder holder;

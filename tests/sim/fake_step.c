@@ -48,6 +48,8 @@ void gradient_settle(Replica *replica, Gradient *gradient, const StepRule *rule,
 {
     StepVerdict verdict = gradient_verdict(gradient, rule);
     ret->gradient_norm = gradient->norm;
+    if (rule->again)
+        replica->held = replica->joined;
     if (rule->hold) {
         if (!replica->held.n)
             replica->held = (Gradient){.replica = replica};
@@ -65,6 +67,7 @@ void gradient_settle(Replica *replica, Gradient *gradient, const StepRule *rule,
     add(&whole, gradient);
     whole.norm = gradient->norm;
     *gradient = whole;
+    replica->joined = replica->held;
     replica->held.n = 0;
     replica->held.poison = false;
     ret->verdict = verdict;
