@@ -223,6 +223,12 @@ void member_drop_version(Member *member, SharedVersion *version)
         shared_params_unpin(member->job->common.shared, version);
 }
 
+uint64_t member_shared_version(const Member *member)
+{
+    const SharedParams *shared = member->job->common.shared;
+    return shared ? shared_params_version(shared) : 0;
+}
+
 int member_check_fresh(const Member *member, uint64_t version, Error *err)
 {
     if (!member_shares(member) || member->settings.on_stale == STALE_APPLY)

@@ -117,6 +117,8 @@ int member_contribution_result(const Member *member, Error *err);
  * `finished`. Dropped when the context has had its backward or is freed. */
 SharedVersion *member_hold_version(Member *member);
 void member_drop_version(Member *member, SharedVersion *version); /* NULL is fine */
+/* Of the parameters as they stand; 0: not shared. */
+uint64_t member_shared_version(const Member *member);
 /* Whether a gradient computed at that version may still be applied. -ESTALE with name and versions
  */
 int member_check_fresh(const Member *member, uint64_t version, Error *err);

@@ -216,7 +216,8 @@ static void step_work(Op *op)
     StepOp *step = (StepOp *)op;
     op->r =
         step_order_context(&step->order, op->task.replica, step->context, &step->result, &op->err);
-    step->outcome.version = member_shares(op->task.member) ? 0 : replica_version(op->task.replica);
+    if (!member_shares(op->task.member))
+        step->outcome.version = replica_version(op->task.replica);
 }
 
 static void book_step(StepOp *step)
@@ -230,6 +231,16 @@ static void book_step(StepOp *step)
     (void)member_trained(member, &step->order, &step->result, &account);
     if (op->session)
         session_free_contexts(op->session, step->id);
+}
+
+/* Once it is applied, and again after the meeting: what is left to do may have changed. */
+static void note_outcome(StepOp *step)
+{
+    Member *member = step->op.task.member;
+    step->outcome.step = member_step(member);
+    step->outcome.done = !member_has_step(member);
+    if (member_shares(member) && !step->outcome.version)
+        step->outcome.version = member_shared_version(member);
 }
 
 /* Called again after each change in the job, until the step is applied and the meeting that it led
@@ -250,13 +261,9 @@ static OpBooked step_book(Op *op)
     }
     if (member_shares(member) && (op->r = member_contribution_result(member, &op->err)) < 0)
         return BOOKED;
-    step->outcome.step = member_step(member);
-    step->outcome.done = !member_has_step(member);
+    note_outcome(step);
     bool met = member_round(member) != step->outcome.round;
-    if (op->session && !met && member_waits(member))
-        return BOOKED_WAITS;
-    step->outcome.round = member_round(member);
-    return BOOKED;
+    return op->session && !met && member_waits(member) ? BOOKED_WAITS : BOOKED;
 }
 
 static void step_answer(Op *op)

@@ -176,7 +176,9 @@ void session_book_again(Session *session, bool completed)
     Op *op = session->awaiting;
     if (!op)
         return;
-    OpBooked booked = completed ? BOOKED : op->type->book(op);
+    OpBooked booked = op->type->book(op);
+    if (completed) /* there is nothing left to wait for */
+        booked = BOOKED;
     if (booked == BOOKED_WAITS)
         return;
     session->awaiting = NULL;

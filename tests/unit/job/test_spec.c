@@ -164,8 +164,13 @@ static void comes_back_from_json_bit_for_bit(void **state)
                           .checkpoint_keep = 6,
                           .lr = 0.1F,
                           .external_trainers = true,
+                          .max_trainers = 64,
+                          .eval_data = "/data/held-out",
+                          .stop_when = "accuracy>=0.98",
                           .n_options = 2,
-                          .options = {{"hidden", "7"}, {"layers", "2"}}};
+                          .options = {{"hidden", "7"}, {"layers", "2"}},
+                          .n_settings = 1,
+                          .settings = {{"sync.wait", "quorum:3"}}};
     assert_int_equal(job_spec_to_json(&spec, &json), 0);
     assert_int_equal(job_spec_from_json(json, &back, &err), 0);
     free(json);
@@ -198,6 +203,10 @@ static void settings_take_what_is_in_range(void **state)
     assert_int_equal(settings.checkpoint_keep, 8);
 }
 
+#define LONG_ZERO                                                                                  \
+    "0000000000000000000000000000000000000000"                                                     \
+    "0000000000000000000000000000000000000000"
+
 static void settings_refuse_the_rest(void **state)
 {
     (void)state;
@@ -211,7 +220,7 @@ static void settings_refuse_the_rest(void **state)
         {"sync.interval", " 25"},
         {"sync.interval", "+25"},
         {"sync.interval", "\n25"},
-        {"sync.interval", "0000000000000000000000000000000000000000025"}, /* is kept in 40 bytes */
+        {"sync.interval", LONG_ZERO "25"}, /* is kept in 80 bytes */
         {"optimizer.lr", ""},
         {"optimizer.lr", "nan"},
         {"optimizer.lr", "inf"},
@@ -219,9 +228,21 @@ static void settings_refuse_the_rest(void **state)
         {"optimizer.lr", " 0.1"},
         {"optimizer.lr", "0.1e"},
         {"optimizer.lr", "1e99"},
-        {"optimizer.lr", "0.10000000000000000000000000000000000000000"},
+        {"optimizer.lr", "0.1" LONG_ZERO},
         {"checkpoint.rounds", "0"},
         {"checkpoint.keep", "1001"},
+        {"sync.policy", "anarchy"},
+        {"sync.wait", "quorum:"},
+        {"sync.wait", "quorum:0"},
+        {"sync.wait", "quorum:65"},
+        {"sync.wait", "some"},
+        {"sync.timeout", "0"},
+        {"sync.weights", "size"},
+        {"sync.alpha", "1.1"},
+        {"optimizer.schedule", "whim"},
+        {"trainers", "0"},
+        {"trainers", "65"},
+        {"guard.strikes", "0"},
         {"", "1"},
         {"sync", "1"},
     };
@@ -235,8 +256,41 @@ static void settings_refuse_the_rest(void **state)
     Error err;
     JobSettings settings = {0};
     settings_apply(&settings, "colour", "red", &err);
-    assert_string_equal(err.message, "there is no setting 'colour'; a job has: sync.interval, "
-                                     "optimizer.lr, checkpoint.rounds, checkpoint.keep");
+    assert_non_null(strstr(err.message, "there is no setting 'colour'; a job has: sync.policy, "));
+    for (int i = 0; i < settings_count(); i++)
+        assert_non_null(strstr(err.message, settings_key(i)));
+}
+
+/* As a checkpoint keeps them. */
+static void settings_come_back_from_their_texts(void **state)
+{
+    (void)state;
+    static const char *const values[][2] = {
+        {"sync.policy", "diloco"},    {"sync.interval", "3"},
+        {"sync.weights", "samples"},  {"sync.state", "reset"},
+        {"sync.wait", "quorum:2"},    {"sync.timeout", "7"},
+        {"sync.max_staleness", "0"},  {"sync.on_stale", "apply"},
+        {"sync.alpha", "0.125"},      {"sync.outer_lr", "0.1"},
+        {"sync.outer_momentum", "1"}, {"optimizer.lr", "1e-45"},
+        {"optimizer.clip", "0.3"},    {"optimizer.schedule", "step,every=10,gamma=0.5"},
+        {"guard.norm", "10"},         {"guard.strikes", "1"},
+        {"trainers", "64"},           {"checkpoint.rounds", "9"},
+        {"checkpoint.keep", "8"},     {"eval.every", "5"},
+    };
+    Error err = {0};
+    JobSettings settings, back;
+    settings_defaults(&settings);
+    settings_defaults(&back);
+    assert_int_equal(sizeof values / sizeof *values, settings_count());
+    for (int i = 0; i < settings_count(); i++)
+        if (settings_apply(&settings, values[i][0], values[i][1], &err) < 0)
+            fail_msg("%s", err.message);
+    for (int i = 0; i < settings_count(); i++) {
+        char text[SETTING_VALUE_MAX];
+        const char *value = settings_format(&settings, i, text, sizeof text);
+        assert_int_equal(settings_apply(&back, settings_key(i), value, &err), 0);
+    }
+    assert_memory_equal(&back, &settings, sizeof back);
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */
@@ -277,10 +331,35 @@ static void policies_are_found_by_name(void **state)
         assert_ptr_equal(policy, policy_entry(i));
     }
     assert_int_equal(policy_find("", &policy, &err), -ENOENT);
-    Round round = {.number = 2, .start = 5, .end = 10};
-    assert_int_equal(policy_find("average", &policy, &err), 0);
-    assert_false(policy->must_wait(&round, 9));
-    assert_true(policy->must_wait(&round, 10));
+    for (int i = 0; i < policy_count(); i++) {
+        policy = policy_entry(i);
+        assert_true(policy->shared ? !policy->combine : policy->combine != NULL);
+        assert_false(policy->centre_is_result && !policy->centre);
+        assert_false(policy->refreshes && policy->pace != PACE_FREE);
+    }
+}
+
+/* rows: now; columns: next; in the order of policy_entry */
+static void policies_follow_each_other_only_where_the_replicas_allow_it(void **state)
+{
+    (void)state;
+    static const char *const moves[] = {
+        "xxxx..", /* average */
+        ".x....", /* average-async */
+        "xxxx..", /* elastic */
+        "xxxx..", /* diloco */
+        "....xx", /* barrier */
+        ".....x", /* async */
+    };
+    assert_int_equal(policy_count(), 6);
+    for (int now = 0; now < 6; now++)
+        for (int next = 0; next < 6; next++) {
+            Error err = {0};
+            int r = policy_may_follow(policy_entry(now), policy_entry(next), &err);
+            if (r != (moves[now][next] == 'x' ? 0 : -EINVAL))
+                fail_msg("%s to %s", policy_entry(now)->name, policy_entry(next)->name);
+            assert_true(r == 0 || strstr(err.message, policy_entry(next)->name));
+        }
 }
 
 int main(void)
@@ -292,8 +371,10 @@ int main(void)
         cmocka_unit_test(comes_back_from_json_bit_for_bit),
         cmocka_unit_test(settings_take_what_is_in_range),
         cmocka_unit_test(settings_refuse_the_rest),
+        cmocka_unit_test(settings_come_back_from_their_texts),
         cmocka_unit_test(states_move_only_as_the_table_says),
         cmocka_unit_test(policies_are_found_by_name),
+        cmocka_unit_test(policies_follow_each_other_only_where_the_replicas_allow_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,7 +135,7 @@ static void restored_during_an_evaluation_it_runs(void **state)
         trainer_join(&world, job, 0, &rank);
         trainers_run(&world, &rank, 1, UINT64_MAX);
         assert_int_equal(world_state(job), JOB_COMPLETED);
-        assert_int_equal(evaluator_new(job, answer_done, &ready, &evaluator), 0);
+        assert_int_equal(evaluator_new(job, 0, answer_done, &ready, &evaluator), 0);
         world_settle(&world);
         assert_int_equal(ready.r, 0);
         world_batch(NULL, 8, &batch);
@@ -169,7 +169,7 @@ static void evaluator_ends_at_any_moment(void **state)
         world_start(&world);
         Job *job = world_submit(&world, &spec);
         world_batch(NULL, 8, &batch);
-        assert_int_equal(evaluator_new(job, answer_done, &ready, &evaluator), 0);
+        assert_int_equal(evaluator_new(job, 0, answer_done, &ready, &evaluator), 0);
         for (int i = 0; i < delay && !ready.called; i++)
             world_step(&world);
         if (ready.called)

@@ -470,7 +470,7 @@ bool trainer_feed(Trainer *trainer)
         ((Memory *)batch.owner)->x[0] = INFINITY;
     trainer->poisoned = false;
     trainer->waiting++;
-    session_train(trainer->session, step, &batch, on_trained, trainer);
+    session_train(trainer->session, step, &batch, false, on_trained, trainer);
     return true;
 }
 

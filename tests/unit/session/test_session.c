@@ -123,7 +123,7 @@ static void train(Session *session, uint64_t number, Reply *reply)
     OwnedBatch batch;
     *reply = (Reply){0};
     world_batch(NULL, SAMPLES, &batch);
-    session_train(session, number, &batch, on_train, reply);
+    session_train(session, number, &batch, false, on_train, reply);
 }
 
 /* ---- one piece after the other --------------------------------------------------------------- */
@@ -318,7 +318,7 @@ static void batch_of_another_size_than_its_lease_is_refused(void **state)
     OwnedBatch batch;
     desk_open(&desk, 1, 100);
     world_batch(NULL, 3, &batch);
-    session_train(desk.session, 0, &batch, on_train, &reply);
+    session_train(desk.session, 0, &batch, false, on_train, &reply);
     world_settle(&desk.world);
     assert_int_equal(reply.r, -EINVAL);
     assert_string_equal(reply.message, "the batch has 3 samples; its lease has 4");
