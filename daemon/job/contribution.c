@@ -200,7 +200,7 @@ void shared_step_begin(Job *job)
     if (!first) {
         free(step);
         drop_who_left(job);
-        members_ready(job);
+        job_advance(job); /* a cut may have waited for those that were refused */
         return;
     }
     member_rule(first, &step->rule);

@@ -358,6 +358,22 @@ void members_turn_over(Job *job)
     }
 }
 
+/* Into the job's round, but for one that is further, or in the middle of that very round: where
+ * ranks do not meet, or all had left. No round of a rank is told of twice, or not at all. */
+static void enter_round(Member *member)
+{
+    Job *job = member->job;
+    bool contributed = false;
+    if (member->round.number > job->round ||
+        (member->round.number == job->round && member->account.samples)) {
+        member->arrived_us = member_arrived(member) ? clock_monotonic_us() : 0;
+        return;
+    }
+    if (job->policy->pace == PACE_FREE && member->account.samples)
+        rounds_save(job, &member, &contributed, 1);
+    member_begin_round(member, job->round);
+}
+
 void member_admit(Member *member)
 {
     Job *job = member->job;
@@ -369,7 +385,7 @@ void member_admit(Member *member)
     member->wants_back = member->spare = false;
     member->step = step;
     dealer_admit(job->dealer, member->rank, step);
-    member_begin_round(member, job->round);
+    enter_round(member);
     managed_start(member);
     job_set_reason(job, "%s", "");
     log_job(LOG_NOTICE, job->id, (int)member->rank, "taken in at round %llu",

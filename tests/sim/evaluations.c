@@ -178,8 +178,8 @@ static void on_evaluated(void *data, int r, const Error *err)
 {
     Question *question = data;
     Evaluating *of = question->owner;
-    question_answered(question);
     trace("  %s: %d%s%s", question->what, r, r < 0 ? ", " : "", r < 0 ? err->message : "");
+    question_answered(question);
     if (r < 0)
         ended(of, false);
     else
