@@ -2,12 +2,12 @@
  */
 #include "job/job_internal.h"
 
-/* Nothing is on a lane and nothing is half done: a cut of this moment is whole. When dpsd stops, a
- * gradient that waits for others is given up. */
+/* Nothing is on a lane and nothing is half done: a cut of this moment is whole. When dpsd stops,
+ * gradients that wait, for others or for a later batch, are given up: no step begins any more. */
 static bool is_between_steps(const Job *job)
 {
     for (uint32_t r = 0; r < job->spec.max_trainers; r++)
-        if (job->members[r].busy || job->members[r].held)
+        if (job->members[r].busy || (job->members[r].held && !job->stopping))
             return false;
     return !job->exclusive && !job->stepping && (job->stopping || !contributions_wait(job));
 }

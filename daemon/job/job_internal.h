@@ -188,7 +188,7 @@ struct Job {
     double lived_s; /* running time of earlier phases of this process */
 
     JobSettings settings;
-    SettingChange *pending; /* n_pending, in the order in which they were asked for */
+    SettingChange *pending; /* n_pending, by round, and then as they were asked for */
     unsigned n_pending, unsaved_settings;
 
     Common common;

@@ -25,7 +25,12 @@ int pending_add(Job *job, const SettingChange *change)
     if (!grown)
         return -ENOMEM;
     job->pending = grown;
-    job->pending[job->n_pending++] = *change;
+    unsigned at = job->n_pending++;
+    while (at > 0 && grown[at - 1].round > change->round) {
+        grown[at] = grown[at - 1];
+        at--;
+    }
+    grown[at] = *change;
     return 0;
 }
 

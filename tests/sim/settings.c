@@ -5,7 +5,8 @@
 #include "job/settings.h"
 #include "sim.h"
 
-/* What the job was submitted with, then every change up to that round, in the order of asking. */
+/* What the job was submitted with, then every change up to that round: by round, and then in the
+ * order of asking. After a kill a later one may be asked for an earlier round. */
 const JobSettings *settings_wanted(SimJob *sim, uint32_t rank, uint64_t round)
 {
     const DiskJob *disk = disk_job(&world.disk, sim->id);
@@ -14,9 +15,16 @@ const JobSettings *settings_wanted(SimJob *sim, uint32_t rank, uint64_t round)
     JobSettings *values = &sim->wanted[rank].values;
     if (job_spec_settings(&sim->spec, values, NULL) < 0)
         sim_fail("the settings of the spec are not valid");
-    for (size_t i = 0; i < disk->n_settings; i++)
-        if (disk->settings[i].round <= round)
-            (void)settings_apply(values, disk->settings[i].key, disk->settings[i].value, NULL);
+    for (uint64_t r = 0, next; r <= round; r = next) {
+        next = UINT64_MAX;
+        for (size_t i = 0; i < disk->n_settings; i++) {
+            const DiskSetting *setting = &disk->settings[i];
+            if (setting->round == r)
+                (void)settings_apply(values, setting->key, setting->value, NULL);
+            else if (setting->round > r && setting->round < next)
+                next = setting->round;
+        }
+    }
     sim->wanted[rank].round = round;
     sim->wanted[rank].stamp = disk->settings_stamp + 1;
     return values;
