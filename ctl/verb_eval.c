@@ -287,6 +287,8 @@ static int run(int argc, char **argv, const CtlOptions *options)
         r = open_set(&values, job->seed, &request.options, &set);
     if (r == CTL_GO_ON)
         r = evaluate_set(&request, &values, job, set, &reply);
+    if (r == CTL_EXIT_NO_JOB && job) /* NOT_FOUND was said of the checkpoint */
+        return CTL_EXIT_FAILED;
     if (r == CTL_GO_ON && values.record)
         return CTL_EXIT_DONE;
     return r == CTL_GO_ON ? print_reply(&request, &reply) : r;

@@ -2,9 +2,11 @@
 import os
 import re
 import signal
+import subprocess
 import time
 
 import grpc
+import numpy
 import pytest
 
 from harness import CALL_S, DPSCTL, processes_with, to_tensor, wait_until
@@ -31,12 +33,6 @@ def evaluators(daemon):
 
 def evaluation_events(daemon, job):
     return [event.text for event in daemon.events(job) if event.kind == "evaluation"]
-
-
-def one_by_one(daemon, data, **more):
-    """A job whose evaluations all happen: the next round comes only when the last one is through."""
-    job = submit(daemon, data, steps=None, epochs=1, external_trainers=None, **more)
-    return job
 
 
 # ---- rows -----------------------------------------------------------------------------------------
@@ -241,8 +237,9 @@ def test_the_end_waits_for_the_last_evaluation(dpsd, small_digits):
 
 def test_an_evaluation_cut_off_by_a_kill_is_made_again(dpsd, small_digits):
     job = submit(dpsd, small_digits, steps=15)
-    stopped_evaluator(dpsd, job)
+    pid = stopped_evaluator(dpsd, job)
     dpsd.kill()
+    os.kill(pid, signal.SIGCONT)  # to see that its parent is gone
     dpsd.start()
     dpsd.wait_done(job)
     assert [row["round"] for row in evaluations(dpsd, job)] == [3]
@@ -288,7 +285,6 @@ def test_nobody_else_records(dpsd, small_digits, stubs):
     job = submit(dpsd, small_digits, steps=100000)
     pid = stopped_evaluator(dpsd, job)
     checkpoint = dpsd.get(job).checkpoint
-    import numpy
     request = stubs.pb.EvaluateRequest(job=job, checkpoint=checkpoint, record=True, token="0" * 32,
                                        x=to_tensor(numpy.zeros((4, 1, 28, 28), numpy.float32)),
                                        y=to_tensor(numpy.zeros(4, numpy.int64)))
@@ -303,6 +299,5 @@ def test_nobody_else_records(dpsd, small_digits, stubs):
 
 
 def test_the_hidden_options_are_not_told():
-    import subprocess
     text = subprocess.run([DPSCTL, "eval", "--help"], capture_output=True, text=True, check=True).stdout
     assert "--checkpoint" in text and "--record" not in text and "--parent" not in text
