@@ -19,7 +19,7 @@ static void on_backoff(void *data)
 static bool all_given_up(const Job *job)
 {
     for (uint32_t r = 0; r < job->spec.max_trainers; r++)
-        if (!job->members[r].managed.given_up)
+        if (!job->members[r].spare && !job->members[r].managed.given_up)
             return false;
     return true;
 }

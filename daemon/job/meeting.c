@@ -215,20 +215,21 @@ static void next_round(Job *job, const MeetingTask *meeting)
 
 static void met(Job *job, const MeetingTask *meeting)
 {
-    job->checksum = meeting->result.checksum;
-    update_losses(job);
-    account_wait(job);
-    save_rounds(job, meeting);
     judge_replicas(job, meeting);
     quorum_reset(job);
-    if (meeting->result.contributors > 0)
-        next_round(job, meeting);
-    else
+    if (meeting->result.contributors == 0) { /* the round is not over */
         job_halt(
             job,
             "every replica of round %llu has NaN or infinite numbers; restore a checkpoint and "
             "lower the learning rate",
             (unsigned long long)job->round);
+        return;
+    }
+    job->checksum = meeting->result.checksum;
+    update_losses(job);
+    account_wait(job);
+    save_rounds(job, meeting);
+    next_round(job, meeting);
 }
 
 static void meeting_done(LaneTask *task)

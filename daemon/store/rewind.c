@@ -48,6 +48,16 @@ static int delete_rounds(Db *db, const Rewind *rewind, Error *err)
     return r;
 }
 
+/* That any rank was in at the cut: its settings are in force there. */
+static uint64_t furthest_round(const Rewind *rewind)
+{
+    uint64_t behind = rewind->round;
+    for (uint32_t rank = 0; rank < rewind->n_ranks; rank++)
+        if (rewind->rank_rounds[rank] > behind)
+            behind = rewind->rank_rounds[rank];
+    return behind + 1;
+}
+
 static int delete_rows(Db *db, void *data, Error *err)
 {
     const Rewind *rewind = data;
@@ -58,7 +68,7 @@ static int delete_rows(Db *db, void *data, Error *err)
     if (r < 0 || !rewind->also_settings)
         return r;
     r = delete_after(db, "DELETE FROM settings WHERE job = ? AND round > ?", rewind->job,
-                     rewind->round + 1, err); /* those of the round in progress are in the cut */
+                     furthest_round(rewind), err);
     if (r < 0)
         return r;
     return delete_after(db, "DELETE FROM checkpoints WHERE job = ? AND id > ?", rewind->job,

@@ -197,8 +197,8 @@ int store_evaluations_load(Store *store, uint64_t job, uint64_t after_round, siz
 
 /* Rewinds a job to a cut: deletes its metrics after `round`, or, where n_ranks is not 0, those of
  * each rank r after rank_rounds[r]; its evaluations after `round`; and, with also_settings, the
- * settings that were to hold from a round after the next one, in which the cut was made, and the
- * checkpoints after `checkpoint` (0: all of them). */
+ * settings that were to hold from a round that no rank had reached at the cut, and the checkpoints
+ * after `checkpoint` (0: all of them). */
 int store_job_rewind(Store *store, uint64_t job, uint64_t round, const uint64_t *rank_rounds,
                      uint32_t n_ranks, bool also_settings, uint64_t checkpoint, StoreDone done,
                      void *data);

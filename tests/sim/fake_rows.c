@@ -69,6 +69,10 @@ int store_rounds_add(Store *store, const RoundRecord *rows, size_t n, StoreDone 
     Asked *asked;
     if (n == 0)
         sim_fail("a round without any metrics");
+    for (size_t i = 0; i < n; i++)
+        trace("  metrics of round %llu: rank %u at step %llu, %llu samples",
+              (unsigned long long)rows[i].round, rows[i].rank, (unsigned long long)rows[i].step,
+              (unsigned long long)rows[i].samples);
     check_meeting(rows, n);
     int r = asked_new(store, &rounds_kind, sizeof(RoundsAsked), rows[0].job, data, &asked);
     if (r < 0)
@@ -197,6 +201,15 @@ typedef struct RewindAsked {
     uint64_t rank_rounds[JOB_MAX_TRAINERS];
 } RewindAsked;
 
+static uint64_t furthest_round(const RewindAsked *rewind)
+{
+    uint64_t behind = rewind->round;
+    for (uint32_t rank = 0; rank < rewind->n_ranks; rank++)
+        if (rewind->rank_rounds[rank] > behind)
+            behind = rewind->rank_rounds[rank];
+    return behind + 1;
+}
+
 static int rewind_run(Asked *asked)
 {
     const RewindAsked *rewind = (RewindAsked *)asked;
@@ -207,7 +220,7 @@ static int rewind_run(Asked *asked)
     disk_rewind_evaluations(job, rewind->round);
     if (!rewind->also_settings)
         return 0;
-    disk_rewind_settings(job, rewind->round + 1); /* those of the cut's round are in it */
+    disk_rewind_settings(job, furthest_round(rewind));
     while (job->n_checkpoints &&
            job->checkpoints[job->n_checkpoints - 1].record.id > rewind->checkpoint)
         disk_remove_checkpoint(job, job->n_checkpoints - 1);
