@@ -2,14 +2,11 @@
  */
 #include "job/job_internal.h"
 
-/* Nothing is on a lane and nothing is half done: a cut of this moment is whole. When dpsd stops,
- * gradients that wait, for others or for a later batch, are given up: no step begins any more. */
-static bool is_between_steps(const Job *job)
+/* Nothing is on a lane: a cut of this moment is whole. Gradients that wait, for those of other
+ * ranks or for batches to come, are no part of it. */
+static bool is_quiet(const Job *job)
 {
-    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
-        if (job->members[r].busy || (job->members[r].held && !job->stopping))
-            return false;
-    return !job->exclusive && !job->stepping && (job->stopping || !contributions_wait(job));
+    return !members_busy(job) && !job->exclusive && !job->stepping;
 }
 
 static bool cuts_are_free(const Job *job)
@@ -17,17 +14,15 @@ static bool cuts_are_free(const Job *job)
     return !job->checkpoint.writing && !job->checkpoint.cutting && !job->mean_under_way;
 }
 
-/* A cut needs all members between steps, so no new step begins while one is due. Gradients that
- * wait for those of other ranks need them to step first. */
+/* No member begins anything while a cut is due. */
 bool job_cut_is_next(const Job *job)
 {
-    bool others_must_step = job->policy->pace == PACE_STEP && contributions_wait(job);
-    return (job->checkpoint.wanted || job->mean_waiters) && cuts_are_free(job) && !others_must_step;
+    return (job->checkpoint.wanted || job->mean_waiters) && cuts_are_free(job);
 }
 
 static bool cut_begins(Job *job)
 {
-    if (!is_between_steps(job) || !cuts_are_free(job) || common_centre_is_missing(job))
+    if (!is_quiet(job) || !cuts_are_free(job) || common_centre_is_missing(job))
         return false;
     if (job->checkpoint.wanted) {
         checkpoint_cut(job);

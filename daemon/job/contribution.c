@@ -41,18 +41,6 @@ int member_contribution_result(const Member *member, Error *err)
     return member->contribution.r;
 }
 
-/* Of one that waits when dpsd stops: the rank's position is before it, so what its forward did to
- * BatchNorm's buffers is undone. */
-const Snapshot *contribution_give_up(Member *member)
-{
-    if (!member->contribution.ready)
-        return NULL;
-    member->contribution.ready = false;
-    member->contribution.r =
-        error_set(&member->contribution.err, -ECANCELED, "dpsd is stopping before this step");
-    return member->contribution.undo;
-}
-
 static void settle(Member *member, int r, const Error *err)
 {
     Contribution *contribution = &member->contribution;

@@ -1,4 +1,6 @@
-/* Cuts: copies of everything that a job has on its lanes, at one moment, in host memory. */
+/* Cuts: copies of everything that a job has on its lanes, at one moment, in host memory. Of a rank
+ * that is in the middle of a step, as it was before the step: its gradients are not in the cut, and
+ * what their forwards did to the buffers is undone in it. */
 #include "job/job_internal.h"
 
 typedef struct CutTask {
@@ -9,7 +11,7 @@ typedef struct CutTask {
     uint32_t n;
     struct {
         Replica *replica;
-        const Snapshot *undo; /* of a gradient that is given up; NULL: nothing */
+        const Snapshot *undo; /* NULL: nothing */
         Snapshot *into;
     } items[];
 } CutTask;
@@ -21,10 +23,9 @@ static void cut_work(LaneTask *task)
     if (cut->common_into)
         task->r = common_copy(&cut->common, cut->common_into);
     for (uint32_t i = 0; i < cut->n && task->r == 0; i++) {
-        if (cut->items[i].undo)
-            task->r = replica_restore(cut->items[i].replica, cut->items[i].undo);
-        if (task->r == 0)
-            task->r = replica_snapshot(cut->items[i].replica, cut->items[i].into);
+        task->r = replica_snapshot(cut->items[i].replica, cut->items[i].into);
+        if (task->r == 0 && cut->items[i].undo)
+            snapshot_undo_buffers(cut->items[i].into, cut->items[i].undo);
     }
 }
 
@@ -81,7 +82,7 @@ static CutTask *cut_task_for(Job *job, const Lane *lane)
         if (member->lane != lane)
             continue;
         cut->items[cut->n].replica = member->replica;
-        cut->items[cut->n].undo = contribution_give_up(member);
+        cut->items[cut->n].undo = member_undo(member);
         cut->items[cut->n++].into = member->cut;
     }
     return cut;

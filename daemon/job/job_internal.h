@@ -85,7 +85,6 @@ typedef struct RankSummary {
 typedef struct Contribution {
     bool ready;
     uint64_t version, samples, order;
-    const Snapshot *undo; /* what the buffers were before its forward; NULL: not known */
     StepAccount account;
     int r;
     Error err;
@@ -134,7 +133,8 @@ struct Member {
     ManagedTrainer managed;
     Snapshot *cut;  /* host memory of this rank's part of a cut; kept between cuts */
     Snapshot *copy; /* of its replica, for the means of others; kept between them */
-    Snapshot *undo; /* buffers before a gradient that waits; NULL: the model has none */
+    Snapshot *undo; /* room for the buffers before a step; NULL: the model has none */
+    const Snapshot *noted; /* that, where it is what they were before the step at hand */
     bool leaves;    /* its trainer left while it waited for the meeting: it goes after it */
     bool drops;     /* to be dropped as soon as its step in flight is done */
 };
@@ -310,6 +310,9 @@ void drop_after_step(Member *member);
 void member_rule(const Member *member, StepRule *ret);
 void member_step_done(Member *member, const StepAccount *account);
 void member_drop_held(Member *member);
+/* What the buffers were before the step that is begun; NULL: none is, or there is nothing to undo.
+ */
+const Snapshot *member_undo(const Member *member);
 
 /* contribution.c */
 void member_contribute(Member *member, uint64_t version, int64_t samples,
@@ -317,8 +320,6 @@ void member_contribute(Member *member, uint64_t version, int64_t samples,
 bool contributions_wait(const Job *job);
 bool shared_step_is_due(Job *job);
 void shared_step_begin(Job *job);
-/* Gives up one that waits: what its lane is to undo, or NULL. */
-const Snapshot *contribution_give_up(Member *member);
 
 /* guard.c */
 double guard_limit(const Member *member); /* 0: none */

@@ -98,13 +98,11 @@ static bool round_has_samples(const Job *job)
     return false;
 }
 
-/* Only where a gradient may wait, and the model has something to undo. Without memory it is not
- * undone. */
+/* Only where the model has something to undo. Without memory it is not undone. */
 static void prepare_undo(Job *job)
 {
     bool has_buffers = graph_buffer_count(job->plan.graph) > 0;
-    for (uint32_t rank = 0; job->policy->shared && has_buffers && rank < job->spec.max_trainers;
-         rank++)
+    for (uint32_t rank = 0; has_buffers && rank < job->spec.max_trainers; rank++)
         (void)member_snapshot_new(job->plan.graph, &job->members[rank].undo);
 }
 
@@ -175,11 +173,14 @@ static void rewind_metrics(Job *job)
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
+/* Those that are not in the checkpoint. After a restore only those that a rank, ahead of the others,
+ * had reached at the cut. */
 static int keep_later_settings(Job *job, const SettingRecord *settings, size_t n)
 {
+    uint64_t last = job->rewind_settings ? rounds_furthest(job) : UINT64_MAX;
     for (size_t i = 0; i < n; i++) {
-        if (settings[i].round <= job->round)
-            continue; /* in the checkpoint */
+        if (settings[i].round <= job->round || settings[i].round > last)
+            continue;
         SettingChange change = {.round = settings[i].round};
         snprintf(change.key, sizeof change.key, "%s", settings[i].key);
         snprintf(change.value, sizeof change.value, "%s", settings[i].value);
@@ -198,7 +199,7 @@ static void on_settings(void *data, int r, const Error *err, const SettingRecord
     if (no_longer_wanted(job))
         return;
     job->n_pending = 0; /* whatever was asked for before is among them, or rewound */
-    if (r == 0 && !job->rewind_settings && keep_later_settings(job, settings, n) < 0)
+    if (r == 0 && keep_later_settings(job, settings, n) < 0)
         r = error_set(&problem, -ENOMEM, "out of memory");
     if (r < 0)
         loading_failed(job, "cannot read its settings", &problem);

@@ -73,12 +73,11 @@ bool member_has_step(Member *member)
     return dealer_has_step(member->job->dealer, member->rank, member_step(member));
 }
 
-/* A cut that is due waits for steps that are begun, and one that is held is. */
 bool member_may_touch(Member *member)
 {
     const Job *job = member->job;
     return job->phase == PHASE_LIVE && !job->exclusive && !member->busy && !job->stopping &&
-           !job->stepping_in_place && (member->held || !job_cut_is_next(job)) &&
+           !job->stepping_in_place && !job_cut_is_next(job) &&
            !common_centre_is_missing(job) &&
            !(member_arrived(member) && job_sync_is_next(member->job));
 }
@@ -104,25 +103,26 @@ void member_rule(const Member *member, StepRule *ret)
 
 void member_order(Member *member, bool hold, StepOrder *ret)
 {
-    *ret = (StepOrder){.step = member_step(member), .undo = NULL};
+    bool waits = hold || member_shares(member);
+    *ret = (StepOrder){.step = member_step(member), .undo = waits ? member->undo : NULL};
     member_rule(member, &ret->rule);
     ret->rule.hold = hold;
-    if (member_shares(member)) {
+    if (member->held) /* noted before the first of them */
+        ret->undo = NULL;
+    if (member_shares(member))
         ret->version = shared_version_number(member->pin_next);
-        ret->undo = member->undo;
-    }
 }
 
 int step_order_train(const StepOrder *order, Replica *replica, const Batch *batch, StepResult *ret,
                      Error *err)
 {
-    if (!replica_is_shared(replica))
-        return replica_train(replica, batch, order->step, &order->rule, ret, err);
-    if (order->undo) {
-        int r = replica_snapshot(replica, order->undo);
+    if (order->undo && !order->rule.again) {
+        int r = replica_note_buffers(replica, order->undo);
         if (r < 0)
             return error_set(err, r, "the device failed");
     }
+    if (!replica_is_shared(replica))
+        return replica_train(replica, batch, order->step, &order->rule, ret, err);
     return replica_gradient(replica, batch, order->step, &order->rule, ret, err);
 }
 
@@ -181,6 +181,11 @@ void member_step_done(Member *member, const StepAccount *account)
     job_touch(member->job);
 }
 
+const Snapshot *member_undo(const Member *member)
+{
+    return member->held || member->contribution.ready ? member->noted : NULL;
+}
+
 void member_drop_held(Member *member)
 {
     member->held = 0;
@@ -190,6 +195,8 @@ void member_drop_held(Member *member)
 bool member_trained(Member *member, const StepOrder *order, const StepResult *result,
                     const StepAccount *account)
 {
+    if (!member->held)
+        member->noted = order->undo;
     if (order->rule.hold) {
         member->held++;
         member->last_loss = account->loss;
@@ -199,7 +206,6 @@ bool member_trained(Member *member, const StepOrder *order, const StepResult *re
     }
     if (member_shares(member)) {
         member_contribute(member, order->version, result->samples, account);
-        member->contribution.undo = order->undo;
         return false;
     }
     guard_judge(member, result->verdict, result->gradient_norm);

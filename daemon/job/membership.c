@@ -193,6 +193,7 @@ int job_join(Job *job, const JoinWant *want, const MemberEvents *events, void *d
 typedef struct DropHeld {
     LaneTask lane_task; /* first */
     Replica *replica;
+    const Snapshot *undo; /* what its buffers were before them; NULL: nothing to undo */
 } DropHeld;
 
 static void drop_held_work(LaneTask *task)
@@ -200,11 +201,15 @@ static void drop_held_work(LaneTask *task)
     DropHeld *drop = (DropHeld *)task;
     engine_bind(replica_engine(drop->replica));
     replica_drop_held(drop->replica);
+    if (drop->undo)
+        task->r = replica_undo_buffers(drop->replica, drop->undo);
 }
 
 static void drop_held_done(LaneTask *task)
 {
     Job *job = task->job;
+    if (task->r < 0 && job->phase == PHASE_LIVE)
+        job_fail(job, "the device failed");
     free(task);
     job_advance(job);
 }
@@ -214,6 +219,7 @@ void member_give_up_held(Member *member)
 {
     if (!member->held || member->events || member_is_in_step(member))
         return;
+    const Snapshot *undo = member_undo(member);
     member_drop_held(member);
     DropHeld *drop = calloc(1, sizeof *drop);
     if (!drop) {
@@ -223,6 +229,7 @@ void member_give_up_held(Member *member)
     drop->lane_task.work = drop_held_work;
     drop->lane_task.done = drop_held_done;
     drop->replica = member->replica;
+    drop->undo = undo;
     job_post(member->job, member->lane, &drop->lane_task);
 }
 

@@ -163,6 +163,24 @@ int replica_restore(Replica *replica, const Snapshot *from)
                                  replica_weights(replica), parts_of(replica), from);
 }
 
+int replica_note_buffers(Replica *replica, Snapshot *into)
+{
+    return weights_to_snapshot(engine_accelerator(replica_engine(replica)),
+                               replica_weights(replica), WEIGHTS_BUFFERS, into);
+}
+
+int replica_undo_buffers(Replica *replica, const Snapshot *noted)
+{
+    return weights_from_snapshot(engine_accelerator(replica_engine(replica)),
+                                 replica_weights(replica), WEIGHTS_BUFFERS, noted);
+}
+
+void snapshot_undo_buffers(Snapshot *snapshot, const Snapshot *noted)
+{
+    memcpy(snapshot->buffers, noted->buffers, noted->n_buffers * sizeof *noted->buffers);
+    copy_counters(noted->counters, snapshot->counters, noted->n_counters);
+}
+
 /* ---- host arithmetic ------------------------------------------------------------------------- */
 
 void snapshot_max_counters(const Snapshot *const *from, int count, Snapshot *to)

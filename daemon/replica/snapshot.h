@@ -23,6 +23,13 @@ Snapshot *snapshot_free(Snapshot *snapshot);
 int replica_snapshot(Replica *replica, Snapshot *into);
 int replica_restore(Replica *replica, const Snapshot *from);
 
+/* Buffers and counters alone, of any replica, into or from a snapshot that has them
+ * (member_snapshot_new is enough): what a forward changes, so that it can be undone. */
+int replica_note_buffers(Replica *replica, Snapshot *into);
+int replica_undo_buffers(Replica *replica, const Snapshot *noted);
+/* The same in host memory: a snapshot that was taken after it, as it would have been before. */
+void snapshot_undo_buffers(Snapshot *snapshot, const Snapshot *noted);
+
 /* Mean of `count` snapshots in the order given, into a new one: parameters and float buffers
  * averaged, counters the maximum, optimizer state left zero. Same arithmetic as replicas_mean.
  * -ENOMEM */

@@ -158,6 +158,27 @@ int replica_restore(Replica *replica, const Snapshot *from)
     return 0;
 }
 
+/* Its model has no buffers, and the history that lies in the counters is that of whole steps. */
+int replica_note_buffers(Replica *replica, Snapshot *into)
+{
+    (void)into;
+    replica_touch(replica, "replica_note_buffers");
+    return 0;
+}
+
+int replica_undo_buffers(Replica *replica, const Snapshot *noted)
+{
+    (void)noted;
+    replica_touch(replica, "replica_undo_buffers");
+    return 0;
+}
+
+void snapshot_undo_buffers(Snapshot *snapshot, const Snapshot *noted)
+{
+    (void)snapshot;
+    (void)noted;
+}
+
 /* ---- host arithmetic --------------------------------------------------------------------------
  */
 

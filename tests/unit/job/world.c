@@ -443,7 +443,13 @@ void trainers_join(World *world, Job *job, Trainer *trainers, uint32_t n)
         trainer_join(world, job, r, &trainers[r]);
 }
 
-static void on_trained(void *data, int r, const Error *err, const TrainResult *result)
+static void use(World *world, uint64_t epoch, uint64_t index)
+{
+    if (epoch < WORLD_EPOCHS && index < WORLD_SAMPLES)
+        world->used[epoch][index]++;
+}
+
+static void on_held(void *data, int r, const Error *err, const TrainResult *result)
 {
     Trainer *trainer = data;
     (void)result;
@@ -451,9 +457,27 @@ static void on_trained(void *data, int r, const Error *err, const TrainResult *r
     trainer->last_r = r;
     if (r < 0)
         snprintf(trainer->message, sizeof trainer->message, "%s", err->message);
-    for (uint32_t i = 0; r == 0 && i < trainer->lease.samples; i++)
-        if (trainer->lease.epoch < WORLD_EPOCHS && trainer->indices[i] < WORLD_SAMPLES)
-            trainer->world->used[trainer->lease.epoch][trainer->indices[i]]++;
+    for (uint32_t i = 0; r == 0 && i < trainer->lease.samples; i++) {
+        trainer->held_epochs[trainer->n_held] = trainer->lease.epoch;
+        trainer->held_indices[trainer->n_held++] = trainer->indices[i];
+    }
+}
+
+static void on_trained(void *data, int r, const Error *err, const TrainResult *result)
+{
+    Trainer *trainer = data;
+    on_held(data, r, err, result);
+    for (unsigned i = 0; r == 0 && i < trainer->n_held; i++)
+        use(trainer->world, trainer->held_epochs[i], trainer->held_indices[i]);
+    trainer->n_held = 0;
+}
+
+/* By its number, so that the same batches go together however often it is started again. */
+static bool is_held(const Trainer *trainer, uint64_t step)
+{
+    DealerBatch next;
+    return trainer->accumulate > 1 && (step + 1) % trainer->accumulate != 0 &&
+           member_batch(session_member(trainer->session), step + 1, &next) == 0;
 }
 
 bool trainer_feed(Trainer *trainer)
@@ -470,7 +494,8 @@ bool trainer_feed(Trainer *trainer)
         ((Memory *)batch.owner)->x[0] = INFINITY;
     trainer->poisoned = false;
     trainer->waiting++;
-    session_train(trainer->session, step, &batch, false, on_trained, trainer);
+    bool hold = is_held(trainer, step);
+    session_train(trainer->session, step, &batch, hold, hold ? on_held : on_trained, trainer);
     return true;
 }
 

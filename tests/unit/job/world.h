@@ -108,12 +108,15 @@ typedef struct Trainer {
     Job *job;
     Session *session; /* NULL once it has ended */
     uint32_t rank;
-    unsigned waiting; /* batches without an answer */
-    bool poisoned;    /* its next batch has an infinite number */
+    unsigned waiting;    /* batches without an answer */
+    unsigned accumulate; /* batches in a step; 0 or 1: each is one */
+    bool poisoned;       /* its next batch has an infinite number */
     int last_r;
     char message[480], end[64];
     DealerBatch lease; /* of the batch under way; indices are not kept */
     uint64_t indices[64];
+    unsigned n_held; /* samples of batches before it, whose step is still to come */
+    uint64_t held_epochs[256], held_indices[256];
 } Trainer;
 
 /* A batch of made-up samples. */
