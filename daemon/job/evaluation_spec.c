@@ -85,8 +85,8 @@ int stop_when_parse(const char *text, StopWhen *ret, Error *err)
     when.or_equal = *++at == '=';
     at = skip_spaces(at + when.or_equal);
     when.limit = strtod(at, &end);
-    bool begins_well = (*at >= '0' && *at <= '9') || *at == '.'; /* strtod takes more */
-    if (!begins_well || *skip_spaces(end))
+    bool is_decimal = strspn(at, "0123456789.eE+-") == (size_t)(end - at); /* strtod takes more */
+    if (end == at || !is_decimal || *at == '-' || *skip_spaces(end))
         return refuse(text, err);
     int r = check_limit(text, &when, err);
     if (r == 0)
