@@ -13,7 +13,7 @@ const KnownSetting known_settings[] = {
     {"sync.timeout", "10"},
     {"sync.max_staleness", "64"},
     {"sync.on_stale", "reject"},
-    {"sync.alpha", "0.5"},
+    {"sync.alpha", NULL},
     {"sync.outer_lr", "0.7"},
     {"sync.outer_momentum", "0.9"},
     {"optimizer.lr", NULL},

@@ -92,9 +92,9 @@ static uint64_t slowest_round(const Job *job)
 static void end_round(Member *member)
 {
     Job *job = member->job;
-    bool alone = members_live(job) < 2;
+    bool alone = members_live(job) < 2; /* the mean of one is itself */
     if (!job->policy->refreshes || alone)
-        member_end_free_round(member, job->policy->shared);
+        member_end_free_round(member, true);
     else if (!job->refreshing)
         refresh_begin(member);
 }
