@@ -223,7 +223,10 @@ static void job_left(Job *job)
     job->phase = PHASE_IDLE;
     job_touch(job);
     if (job_state_is_final(job->state) || job->stopping)
-        job_load_answer(job, -ECANCELED, job->stopping ? "dpsd is stopping" : job->reason);
+        job_load_answer(job, -ECANCELED,
+                        job->stopping  ? "dpsd is stopping"
+                        : *job->reason ? job->reason
+                                       : "the job was ended meanwhile");
     if (job->state == JOB_RECOVERING && !job->stopping)
         job_load(job, job->restore_id);
     manager_job_changed(job->manager, job);

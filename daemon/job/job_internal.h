@@ -131,12 +131,12 @@ struct Member {
     Timer rejoin;
     char absent_why[80];
     ManagedTrainer managed;
-    Snapshot *cut;  /* host memory of this rank's part of a cut; kept between cuts */
-    Snapshot *copy; /* of its replica, for the means of others; kept between them */
-    Snapshot *undo; /* room for the buffers before a step; NULL: the model has none */
+    Snapshot *cut;         /* host memory of this rank's part of a cut; kept between cuts */
+    Snapshot *copy;        /* of its replica, for the means of others; kept between them */
+    Snapshot *undo;        /* room for the buffers before a step; NULL: the model has none */
     const Snapshot *noted; /* that, where it is what they were before the step at hand */
-    bool leaves;    /* its trainer left while it waited for the meeting: it goes after it */
-    bool drops;     /* to be dropped as soon as its step in flight is done */
+    bool leaves;           /* its trainer left while it waited for the meeting: it goes after it */
+    bool drops;            /* to be dropped as soon as its step in flight is done */
 };
 
 /* A task of the job itself on a lane. Embedded first in the message of its kind. */
@@ -238,6 +238,7 @@ struct Job {
     float last_loss;
     RankSummary *summary;                             /* spec.trainers, or NULL */
     uint64_t result_round, result_step, result_epoch; /* of a job that is not loaded */
+    uint64_t result_furthest;                         /* round that any of its ranks was in */
 };
 
 /* job.c */

@@ -8,6 +8,7 @@
 
 int result_summarise(Job *job)
 {
+    job->result_furthest = rounds_furthest(job);
     job->result_round = job->round;
     job->result_step = job_step(job);
     job->result_epoch = job_epoch(job);
@@ -59,6 +60,7 @@ char *result_json(const Job *job)
     uint64_t round = job->members ? job->round : job->result_round;
     snprintf(checksum, sizeof checksum, "%016" PRIx64, job->checksum);
     if (json && cJSON_AddNumberToObject(json, "round", (double)round) &&
+        cJSON_AddNumberToObject(json, "furthest", (double)rounds_furthest(job)) &&
         cJSON_AddNumberToObject(json, "step", (double)job_step(job)) &&
         cJSON_AddNumberToObject(json, "epoch", (double)job_epoch(job)) &&
         cJSON_AddNumberToObject(json, "samples", (double)job->samples) &&
@@ -102,6 +104,7 @@ int result_read(Job *job, const char *text)
     if (!json)
         return -EBADMSG;
     job->result_round = job->round = (uint64_t)json_double(json, "round");
+    job->result_furthest = (uint64_t)json_double(json, "furthest");
     job->result_step = (uint64_t)json_double(json, "step");
     job->result_epoch = (uint64_t)json_double(json, "epoch");
     job->samples = (uint64_t)json_double(json, "samples");

@@ -50,6 +50,8 @@ void member_begin_round(Member *member, uint64_t number)
 uint64_t rounds_furthest(const Job *job)
 {
     uint64_t furthest = job->round;
+    if (!job->members && job->result_furthest > furthest)
+        furthest = job->result_furthest;
     for (uint32_t r = 0; job->members && r < job->spec.max_trainers; r++)
         if (job->members[r].round.number > furthest)
             furthest = job->members[r].round.number;
