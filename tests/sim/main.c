@@ -1,10 +1,11 @@
 /* dps_sim: runs simulated worlds and tells of the first broken invariant.
  *
- *   dps_sim [--seed S] [--jobs N] [--twice] [--trace] [--keep-going]
+ *   dps_sim [--seed S] [--jobs N] [--twice] [--events] [--trace] [--keep-going]
  *
- * Each world has a seed of its own, S, S+1, …, until N jobs were simulated (one job if --jobs is not
- * given). --twice runs each world again and compares. --trace prints every event. Exit status 1
- * where an invariant is broken. */
+ * Each world has a seed of its own, S, S+1, …, until N jobs were simulated (one world if --jobs is
+ * not given). --twice runs each world again and compares. --events tells of each world, --trace of
+ * each event. --keep-going does not end with the first broken invariant. The exit status is 1 where
+ * one is broken. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 
 typedef struct Options {
     uint64_t seed, jobs;
-    bool twice, tracing, keep_going;
+    bool twice, telling, tracing, keep_going;
 } Options;
 
 typedef struct Total {
@@ -33,9 +34,13 @@ static double seconds(void)
 static bool read_options(int argc, char **argv, Options *ret)
 {
     static const struct option names[] = {
-        {"seed", required_argument, NULL, 's'}, {"jobs", required_argument, NULL, 'j'},
-        {"twice", no_argument, NULL, '2'},      {"trace", no_argument, NULL, 't'},
-        {"keep-going", no_argument, NULL, 'k'}, {0},
+        {"seed", required_argument, NULL, 's'},
+        {"jobs", required_argument, NULL, 'j'},
+        {"twice", no_argument, NULL, '2'},
+        {"events", no_argument, NULL, 'e'},
+        {"trace", no_argument, NULL, 't'},
+        {"keep-going", no_argument, NULL, 'k'},
+        {0},
     };
     int c;
     while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {
@@ -48,6 +53,9 @@ static bool read_options(int argc, char **argv, Options *ret)
             break;
         case '2':
             ret->twice = true;
+            break;
+        case 'e':
+            ret->telling = true;
             break;
         case 't':
             ret->tracing = true;
@@ -73,6 +81,9 @@ static void run_one(const Options *options, uint64_t seed, Total *total)
     total->kills += result.kills;
     total->stops += result.stops;
     total->broken += result.broken;
+    if (options->telling)
+        printf("seed %llu: %u jobs, %llu events, trace %016llx\n", (unsigned long long)seed,
+               result.jobs, (unsigned long long)result.events, (unsigned long long)result.hash);
     if (result.broken)
         printf("BROKEN: %s\n", world.failure);
     if (!options->twice || result.broken)
@@ -93,8 +104,8 @@ int main(int argc, char **argv)
     Options options = {.seed = 1, .jobs = 1};
     Total total = {0};
     if (!read_options(argc, argv, &options)) {
-        fprintf(stderr,
-                "usage: dps_sim [--seed S] [--jobs N] [--twice] [--trace] [--keep-going]\n");
+        fprintf(stderr, "usage: dps_sim [--seed S] [--jobs N] [--twice] [--events] [--trace] "
+                        "[--keep-going]\n");
         return 2;
     }
     memory_begin();
