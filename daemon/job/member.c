@@ -258,21 +258,18 @@ static void work(Task *task)
         replica_attach(replica, NULL);
 }
 
-static void unpin(Member *member)
-{
-    member_drop_version(member, member->pin);
-    member->pin = NULL;
-}
-
 static void done(Task *task)
 {
     MemberTask *member_task = (MemberTask *)task;
     Job *job = member_task->member->job;
     Member *member = member_task->member;
+    SharedVersion *pin = member->pin;
     member->busy = false;
     job->tasks--;
-    member_task->finished(member_task); /* frees the task */
-    unpin(member);
+    member_task->finished(member_task); /* frees the task; its answer may have begun the next one */
+    member_drop_version(member, pin);
+    if (!member->busy)
+        member->pin = NULL;
     member_give_up_held(member);
     if (member->drops && !member_is_in_step(member))
         drop_after_step(member);
