@@ -64,13 +64,20 @@ static void append_unusual(const Dps__V1__JobStatus *job, const KnownSetting *kn
     }
 }
 
+/* What has no usual value is shown elsewhere, but for that of the policy in force. */
+static bool may_be_unusual(const Dps__V1__JobStatus *job, const KnownSetting *known)
+{
+    return known->usual ||
+           (strcmp(known->key, "sync.alpha") == 0 && strcmp(job->policy, "elastic") == 0);
+}
+
 /* In dpsd's order first, then what it has and we do not know. */
 char *settings_unusual(const Dps__V1__JobStatus *job, const char *group, char *text, size_t size)
 {
     *text = '\0';
     for (size_t k = 0; k < known_settings_count; k++) {
         const KnownSetting *known = &known_settings[k];
-        if (known->usual && is_of(known->key, group))
+        if (may_be_unusual(job, known) && is_of(known->key, group))
             append_unusual(job, known, known->key + strlen(group), text, size);
     }
     for (size_t i = 0; i < job->n_settings; i++) {

@@ -31,6 +31,26 @@ double guard_limit(const Member *member)
     return (double)member->settings.guard_norm * median_norm(&member->guard);
 }
 
+/* Status tells of it until the rank does well again. */
+static void forgive(Member *member, unsigned *strikes)
+{
+    Job *job = member->job;
+    if (*strikes == 0)
+        return;
+    *strikes = 0;
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
+        if (job->members[r].guard.strikes || job->members[r].guard.replica_strikes)
+            return;
+    if (job->state == JOB_RUNNING)
+        job_set_reason(job, "%s", "");
+}
+
+void guard_forgive_all(Job *job)
+{
+    for (uint32_t r = 0; job->members && r < job->spec.max_trainers; r++)
+        job->members[r].guard.strikes = job->members[r].guard.replica_strikes = 0;
+}
+
 static void strike(Member *member, unsigned *strikes, const char *what)
 {
     Job *job = member->job;
@@ -39,6 +59,9 @@ static void strike(Member *member, unsigned *strikes, const char *what)
             *strikes);
     job_event(job, "quarantine", NULL, "rank %u: %s and was left out (%u in a row)", member->rank,
               what, *strikes);
+    if (job->state == JOB_RUNNING)
+        job_set_reason(job, "rank %u: %s and was left out (%u in a row)", member->rank, what,
+                       *strikes);
     if (*strikes >= member->settings.guard_strikes)
         job_halt(
             job,
@@ -55,7 +78,7 @@ void guard_judge(Member *member, StepVerdict verdict, double norm)
     } else if (verdict == STEP_OVER_LIMIT) {
         strike(member, &guard->strikes, "its gradient is far larger than usual");
     } else {
-        guard->strikes = 0;
+        forgive(member, &guard->strikes);
         if (norm > 0 && isfinite(norm))
             guard->norms[guard->n++ % GUARD_NORMS] = norm;
     }
@@ -64,7 +87,7 @@ void guard_judge(Member *member, StepVerdict verdict, double norm)
 void guard_judge_replica(Member *member, bool finite)
 {
     if (finite)
-        member->guard.replica_strikes = 0;
+        forgive(member, &member->guard.replica_strikes);
     else
         strike(member, &member->guard.replica_strikes, "its replica has NaN or infinite numbers");
 }

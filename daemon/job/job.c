@@ -234,6 +234,7 @@ void job_resume(Job *job, const char *who, JobDone done, void *data)
         return;
     }
     if (job->phase == PHASE_LIVE) {
+        guard_forgive_all(job);
         job_set_state(job, JOB_RUNNING, who, NULL);
         job_advance(job);
     } else if (job->phase == PHASE_IDLE) { /* paused before the daemon was started */

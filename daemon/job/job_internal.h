@@ -326,6 +326,8 @@ void shared_step_begin(Job *job);
 double guard_limit(const Member *member); /* 0: none */
 void guard_judge(Member *member, StepVerdict verdict, double norm);
 void guard_judge_replica(Member *member, bool finite);
+/* Who resumes a job gives every rank a fresh start. */
+void guard_forgive_all(Job *job);
 
 /* quorum.c */
 void quorum_watch(Job *job);
