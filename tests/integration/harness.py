@@ -285,9 +285,8 @@ class Daemon:
     def get(self, job):
         return self.control.Get(stubs().pb.JobRequest(job=job), timeout=CALL_S)
 
-    def state(self_, job):  # pylint: disable=no-self-argument
-        pb = stubs().pb
-        return pb.JobState.Name(self_.get(job).state)
+    def state_of(self, job):
+        return stubs().pb.JobState.Name(self.get(job).state)
 
     def events(self, job):
         return [event for page in self.control.Events(stubs().pb.JobRequest(job=job), timeout=CALL_S)
