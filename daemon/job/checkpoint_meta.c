@@ -40,6 +40,7 @@ static bool add_member(cJSON *members, const Member *member)
            json_add_u64(json, "round_end", member->round.end) &&
            json_add_u64(json, "updates", member->cut->updates) &&
            cJSON_AddBoolToObject(json, "spare", member->spare) &&
+           cJSON_AddBoolToObject(json, "behind", member->behind) &&
            cJSON_AddNumberToObject(json, "last_loss", (double)member->last_loss) &&
            add_account(json, &member->account) && add_guard(json, &member->guard);
 }
@@ -93,6 +94,11 @@ int checkpoint_meta_write(const Job *job, char **ret)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+static bool is_true(const cJSON *json, const char *name)
+{
+    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, name));
+}
+
 static void read_guard(const cJSON *json, Guard *guard)
 {
     const cJSON *norm;
@@ -109,17 +115,26 @@ static void read_guard(const cJSON *json, Guard *guard)
     guard->replica_strikes = (unsigned)json_double(json, "replica_strikes");
 }
 
-static void read_member(const cJSON *json, Member *member)
+/* A dps that had one round for all ranks wrote it once. */
+static Round read_round(const cJSON *job, const cJSON *member)
 {
-    member->place =
-        cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "live")) ? MEMBER_LIVE : MEMBER_DROPPED;
+    const char *name = "round";
+    if (!cJSON_HasObjectItem(member, name))
+        member = job;
+    return (Round){.number = json_u64(member, name),
+                   .start = json_u64(member, "round_start"),
+                   .end = json_u64(member, "round_end")};
+}
+
+static void read_member(const cJSON *job, const cJSON *json, Member *member)
+{
+    member->place = is_true(json, "live") ? MEMBER_LIVE : MEMBER_DROPPED;
     member->step = json_u64(json, "step");
-    member->round = (Round){.number = json_u64(json, "round"),
-                            .start = json_u64(json, "round_start"),
-                            .end = json_u64(json, "round_end")};
+    member->round = read_round(job, json);
     member->cut->updates = json_u64(json, "updates");
     member->last_loss = (float)json_double(json, "last_loss");
-    member->spare = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "spare"));
+    member->spare = is_true(json, "spare");
+    member->behind = is_true(json, "behind");
     read_guard(json, &member->guard);
     member->account = (RoundAccount){
         .samples = json_u64(json, "samples"),
@@ -141,7 +156,7 @@ static int read_members(const cJSON *json, Job *job, Error *err)
     const cJSON *member;
     cJSON_ArrayForEach(member, members)
     {
-        read_member(member, &job->members[r++]);
+        read_member(json, member, &job->members[r++]);
     }
     return 0;
 }
@@ -154,10 +169,24 @@ static int read_dealer(const cJSON *json, Job *job, Error *err)
     return r < 0 ? error_set(err, r, "its data position cannot be read") : 0;
 }
 
-static int read_settings(const cJSON *json, JobSettings *settings)
+/* As written by a dps that had four of them, and one policy. */
+static int read_first_settings(const cJSON *json, JobSettings *settings)
+{
+    settings->interval = (uint32_t)json_double(json, "interval");
+    settings->lr = (float)json_double(json, "lr");
+    settings->checkpoint_rounds = (uint32_t)json_double(json, "checkpoint_rounds");
+    settings->checkpoint_keep = (uint32_t)json_double(json, "checkpoint_keep");
+    return settings->interval ? 0 : -EBADMSG;
+}
+
+/* What is not in it is as the job began with. */
+static int read_settings(const cJSON *json, const Job *job, JobSettings *settings)
 {
     const cJSON *object = cJSON_GetObjectItemCaseSensitive(json, "settings"), *setting;
-    if (!cJSON_IsObject(object))
+    int r = job_spec_settings(&job->spec, settings, NULL);
+    if (r == 0 && !object)
+        return read_first_settings(json, settings);
+    if (r < 0 || !cJSON_IsObject(object))
         return -EBADMSG;
     cJSON_ArrayForEach(setting, object)
     {
@@ -182,31 +211,37 @@ static int read_all(const cJSON *json, Job *job, Error *err)
     if (job->common_cut)
         job->common_cut->updates = json_u64(json, "common_updates");
     job->last_loss = (float)json_double(json, "last_loss");
-    if (job->round == 0 || read_settings(json, &job->settings) < 0)
+    if (job->round == 0 || read_settings(json, job, &job->settings) < 0)
         return error_set(err, -EBADMSG, "its position cannot be read");
     return 0;
 }
 
-int checkpoint_meta_live(const char *text, bool *live, uint32_t n)
+int checkpoint_meta_ranks(const char *text, bool *chosen, uint32_t n)
 {
     cJSON *json = cJSON_Parse(text);
     const cJSON *members = cJSON_GetObjectItemCaseSensitive(json, "members"), *member;
-    uint32_t r = 0;
+    bool any = false;
+    uint32_t count = 0, r = 0;
+    cJSON_ArrayForEach(member, members)
+    {
+        any |= is_true(member, "live") && !is_true(member, "behind");
+        count++;
+    }
     cJSON_ArrayForEach(member, members)
     {
         if (r < n)
-            live[r] = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(member, "live"));
-        r++;
+            chosen[r++] = any ? is_true(member, "live") && !is_true(member, "behind")
+                              : !is_true(member, "spare");
     }
     cJSON_Delete(json);
-    return r == n ? 0 : -EBADMSG;
+    return count == n ? 0 : -EBADMSG;
 }
 
 int checkpoint_meta_policy(const Job *job, const char *text, const SyncPolicy **ret, Error *err)
 {
-    JobSettings settings = job->settings;
+    JobSettings settings;
     cJSON *json = cJSON_Parse(text);
-    int r = cJSON_IsObject(json) ? read_settings(json, &settings) : -EBADMSG;
+    int r = cJSON_IsObject(json) ? read_settings(json, job, &settings) : -EBADMSG;
     cJSON_Delete(json);
     if (r == 0)
         r = policy_find(settings.policy, ret, NULL);

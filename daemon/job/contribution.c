@@ -138,7 +138,8 @@ static void add_gradient(StepTask *step, const Member *member)
 {
     step->ranks[step->n] = member->rank;
     step->gradients[step->n++] = (SharedGradient){.gradients = replica_gradients(member->replica),
-                                                  .samples = member->contribution.samples};
+                                                  .samples = member->contribution.samples,
+                                                  .norm_limit = guard_limit(member)};
 }
 
 /* async: too old a gradient is refused here, where it would be applied. */
@@ -191,7 +192,10 @@ void shared_step_begin(Job *job)
         job_advance(job); /* a cut may have waited for those that were refused */
         return;
     }
+    if (job->policy->pace == PACE_STEP) /* who was late is waited for in the next step again */
+        quorum_reset(job);
     member_rule(first, &step->rule);
+    step->rule.norm_limit = 0; /* each gradient has that of its rank */
     step->engine = job->engines[lane_index(first->lane)];
     int r = shared_params_prepare_update(job->common.shared, step->engine, true, &step->update);
     if (r < 0) {

@@ -108,6 +108,7 @@ struct Member {
     MemberPlace place;
     bool spare;      /* not among the ranks that are wanted: never was, or no longer */
     bool wants_back; /* dropped or spare, and to be taken in when the round ends */
+    bool behind;     /* live, but it has to take the mean before its replica is good for anything */
     Lane *lane;
     Replica *replica;
     uint64_t step;        /* batches done */
@@ -133,6 +134,7 @@ struct Member {
     ManagedTrainer managed;
     Snapshot *cut;         /* host memory of this rank's part of a cut; kept between cuts */
     Snapshot *copy;        /* of its replica, for the means of others; kept between them */
+    bool copied;           /* for the one that is being taken */
     Snapshot *undo;        /* room for the buffers before a step; NULL: the model has none */
     const Snapshot *noted; /* that, where it is what they were before the step at hand */
     bool leaves;           /* its trainer left while it waited for the meeting: it goes after it */
@@ -292,6 +294,8 @@ void job_unload(Job *job, const char *reason);
 int members_new(Job *job);
 void members_free(Job *job);
 unsigned members_live(const Job *job);
+/* Its replica is part of the job's model. */
+bool member_has_model(const Member *member);
 bool members_busy(const Job *job);
 void member_drop(Member *member, const char *why);
 void member_admit(Member *member);
@@ -421,8 +425,9 @@ int checkpoint_meta_write(const Job *job, char **ret);
 int checkpoint_meta_policy(const Job *job, const char *json, const SyncPolicy **ret, Error *err);
 /* Into a job with fresh members and dealer, and the members' cuts (their counts). -EBADMSG */
 int checkpoint_meta_read(Job *job, const char *json, Error *err);
-/* Which of the n ranks were live in the cut. -EBADMSG */
-int checkpoint_meta_live(const char *json, bool *live, uint32_t n);
+/* Which of the n ranks the model of the cut is made of: those that were live, or where none was
+ * those that had been. -EBADMSG */
+int checkpoint_meta_ranks(const char *json, bool *chosen, uint32_t n);
 /* parts.c: the bytes of a cut as parts of a checkpoint, and back. */
 typedef void (*PartVisitor)(void *data, const char *name, void *bytes, size_t size);
 void snapshot_visit(const char *whose, Snapshot *snapshot, PartVisitor visit, void *data);

@@ -154,6 +154,15 @@ static void post(Job *job, MeanTask *task)
 
 /* ---- of a job in memory ---------------------------------------------------------------------- */
 
+/* Where nobody is left: those who were. */
+static bool is_part(const Job *job, const Member *member)
+{
+    for (uint32_t rank = 0; rank < job->spec.max_trainers; rank++)
+        if (member_has_model(&job->members[rank]))
+            return member_has_model(member);
+    return !member->spare;
+}
+
 static void on_copied(Job *job, int r)
 {
     MeanTask *task = calloc(1, sizeof *task);
@@ -169,7 +178,7 @@ static void on_copied(Job *job, int r)
     task->policy = job->policy;
     task->common = job->common_cut;
     for (uint32_t rank = 0; rank < job->spec.max_trainers; rank++)
-        if (job->members[rank].place == MEMBER_LIVE || members_live(job) == 0)
+        if (is_part(job, &job->members[rank]))
             task->snapshots[task->n++] = job->members[rank].cut;
     post(job, task);
 }
@@ -202,25 +211,14 @@ typedef struct MeanLoad {
     MeanWaiter *waiter;
 } MeanLoad;
 
-/* Of the ranks that were live; of all where none was. */
-static int choose_ranks(const Job *job, const char *meta, bool *chosen, Error *err)
-{
-    bool any = false;
-    if (checkpoint_meta_live(meta, chosen, job->spec.max_trainers) < 0)
-        return error_set(err, -EBADMSG, "the checkpoint does not have the job's %u ranks",
-                         job->spec.max_trainers);
-    for (uint32_t rank = 0; rank < job->spec.max_trainers; rank++)
-        any |= chosen[rank];
-    for (uint32_t rank = 0; !any && rank < job->spec.max_trainers; rank++)
-        chosen[rank] = true;
-    return 0;
-}
-
 static int read_ranks(Job *job, MeanTask *task, const char *meta, const CheckpointPart *parts,
                       size_t n, Error *err)
 {
     bool chosen[JOB_MAX_TRAINERS] = {false};
-    int r = choose_ranks(job, meta, chosen, err);
+    int r = checkpoint_meta_ranks(meta, chosen, job->spec.max_trainers);
+    if (r < 0)
+        return error_set(err, r, "the checkpoint does not have the job's %u ranks",
+                         job->spec.max_trainers);
     for (uint32_t rank = 0; rank < job->spec.max_trainers && r == 0; rank++) {
         char whose[RANK_NAME_MAX];
         Snapshot **snapshot = &task->snapshots[task->n];

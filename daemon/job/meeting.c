@@ -16,7 +16,7 @@ typedef struct MeetingTask {
     uint32_t ranks[JOB_MAX_TRAINERS];
     Replica *replicas[JOB_MAX_TRAINERS];
     bool contributes[JOB_MAX_TRAINERS];
-    bool newcomer[JOB_MAX_TRAINERS]; /* is to be taken in after it */
+    bool newcomer[JOB_MAX_TRAINERS]; /* may be taken in after it */
     uint64_t samples[JOB_MAX_TRAINERS];
 } MeetingTask;
 
@@ -56,10 +56,14 @@ bool meeting_is_due(Job *job)
     if (job->finishing || job->unsaved_settings || job->rounds_unsaved >= JOB_MAX_STORE_BACKLOG ||
         job->stepping || contributions_wait(job) || members_live(job) == 0 || !round_may_end(job))
         return false;
-    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
-        if (is_awaited(&job->members[r]))
+    bool anyone = false;
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
+        Member *member = &job->members[r];
+        if (is_awaited(member))
             return false;
-    return true;
+        anyone |= member->place == MEMBER_LIVE && member_arrived(member);
+    }
+    return anyone;
 }
 
 /* Late ranks may be at work meanwhile. */
@@ -262,12 +266,12 @@ static void invite(Job *job, MeetingTask *meeting)
         meeting->replicas[i] = member->replica;
         meeting->samples[i] = member->account.samples;
         meeting->contributes[i] = live && member->account.samples > 0;
-        meeting->newcomer[i] = member->wants_back;
+        meeting->newcomer[i] = !live;
         any |= meeting->contributes[i];
     }
     /* Nobody fed anything since the last mean: it stands, whoever confirms it. */
     for (int i = 0; !any && i < meeting->n; i++)
-        meeting->contributes[i] = job->members[meeting->ranks[i]].place == MEMBER_LIVE;
+        meeting->contributes[i] = member_has_model(&job->members[meeting->ranks[i]]);
 }
 
 static MeetingTask *meeting_new(Job *job)

@@ -77,15 +77,14 @@ bool member_may_touch(Member *member)
 {
     const Job *job = member->job;
     return job->phase == PHASE_LIVE && !job->exclusive && !member->busy && !job->stopping &&
-           !job->stepping_in_place && !job_cut_is_next(job) &&
-           !common_centre_is_missing(job) &&
+           !job->stepping_in_place && !job_cut_is_next(job) && !common_centre_is_missing(job) &&
            !(member_arrived(member) && job_sync_is_next(member->job));
 }
 
 bool member_may_step(Member *member)
 {
     return member->job->state == JOB_RUNNING && !member->job->finishing &&
-           member_may_touch(member) && member->place == MEMBER_LIVE && !member->drops &&
+           member_may_touch(member) && member_has_model(member) && !member->drops &&
            !member_arrived(member) && member_has_step(member);
 }
 
@@ -201,6 +200,8 @@ bool member_trained(Member *member, const StepOrder *order, const StepResult *re
         member->held++;
         member->last_loss = account->loss;
         count(&member->held_account, account);
+        if (result->verdict != STEP_HELD)
+            guard_judge(member, result->verdict, result->gradient_norm);
         job_touch(member->job);
         return true;
     }

@@ -44,6 +44,11 @@ unsigned members_live(const Job *job)
     return live;
 }
 
+bool member_has_model(const Member *member)
+{
+    return member->place == MEMBER_LIVE && !member->behind;
+}
+
 bool members_busy(const Job *job)
 {
     for (uint32_t r = 0; r < job->spec.max_trainers; r++)
@@ -244,7 +249,8 @@ void member_leave(Member *member, bool lost, const char *why)
     job_touch(job);
     if (job->phase != PHASE_LIVE || job_state_is_final(job->state) || job->finishing)
         return;
-    if (!lost && member_arrived(member)) { /* its part of the round still counts */
+    bool met = member_arrived(member) && !member->contribution.ready;
+    if (!lost && met) { /* its part of the round still counts */
         member->leaves = true;
         return;
     }
@@ -381,6 +387,16 @@ static void enter_round(Member *member)
     member_begin_round(member, job->round);
 }
 
+/* Where nobody meets it could bring an old replica, or the seed's, into the means of others. */
+static bool must_take_mean(const Member *member)
+{
+    const Job *job = member->job;
+    bool others = false;
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
+        others |= &job->members[r] != member && member_has_model(&job->members[r]);
+    return job->policy->refreshes && others;
+}
+
 void member_admit(Member *member)
 {
     Job *job = member->job;
@@ -388,6 +404,7 @@ void member_admit(Member *member)
     for (uint32_t r = 0; r < job->spec.max_trainers; r++)
         if (job->members[r].place == MEMBER_LIVE && job->members[r].step > step)
             step = job->members[r].step;
+    member->behind = must_take_mean(member);
     member->place = MEMBER_LIVE;
     member->wants_back = member->spare = false;
     member->step = step;

@@ -22,6 +22,8 @@ bool quorum_leaves_out(Member *member)
 void quorum_timeout(void *data)
 {
     Job *job = data;
+    if (job->state != JOB_RUNNING || job->phase != PHASE_LIVE) /* it begins anew with the job */
+        return;
     job->quorum_over = true;
     for (uint32_t r = 0; job->members && r < job->spec.max_trainers; r++) {
         Member *member = &job->members[r];

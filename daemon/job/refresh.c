@@ -1,6 +1,7 @@
 /* average-async: at the end of its round a rank takes the mean of all replicas as they stand. Each
  * lane copies its replicas between two of its tasks, so that no copy is half-written; nobody is
- * waited for but a step that is on its lane already. One rank at a time. */
+ * waited for but a step that is on its lane already. One rank at a time. A rank that has just been
+ * taken in does so before its first step. */
 #include "job/job_internal.h"
 
 typedef struct CopyTask {
@@ -41,6 +42,22 @@ static void end(Job *job, Member *member)
     job->refreshes++;
 }
 
+/* Those of others are judged when they take a mean themselves. */
+static void refreshed(const TakeTask *take)
+{
+    Member *member = take->member;
+    bool contributed = false;
+    for (int i = 0; i < take->n; i++)
+        if (take->ranks[i] == member->rank) {
+            contributed = take->result.finite[i];
+            guard_judge_replica(member, contributed);
+        }
+    if (member->behind)
+        member->behind = false;
+    else
+        member_end_free_round(member, contributed);
+}
+
 static void take_done(LaneTask *task)
 {
     TakeTask *take = (TakeTask *)task;
@@ -51,10 +68,7 @@ static void take_done(LaneTask *task)
         job_fail(job, "rank %u cannot take the mean: %s", member->rank, task->err.message);
     if (job->phase == PHASE_LIVE) {
         job->checksum = take->result.checksum;
-        for (int i = 0; i < take->n; i++)
-            if (!take->result.finite[i])
-                guard_judge_replica(&job->members[take->ranks[i]], false);
-        member_end_free_round(member, take->result.contributors > 0);
+        refreshed(take);
     }
     free(take);
     job_advance(job);
@@ -79,7 +93,7 @@ static void take_mean(Job *job)
     take->replica = member->replica;
     take->weighted = member->settings.weights == WEIGHTS_SAMPLES;
     for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
-        if (job->members[r].place != MEMBER_LIVE || !job->members[r].copy)
+        if (!member_has_model(&job->members[r]) || !job->members[r].copied)
             continue;
         take->ranks[take->n] = r;
         take->samples[take->n] = job->members[r].account.samples;
@@ -123,8 +137,9 @@ static CopyTask *copy_task_for(Job *job, const Lane *lane)
     copy->engine = job->engines[lane_index(lane)];
     for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
         Member *member = &job->members[r];
-        if (member->lane != lane || member->place != MEMBER_LIVE)
+        if (member->lane != lane || !member_has_model(member))
             continue;
+        member->copied = true;
         copy->replicas[copy->n] = member->replica;
         copy->copies[copy->n++] = member->copy;
     }
@@ -135,7 +150,7 @@ static int prepare_copies(Job *job)
 {
     int result = 0;
     for (uint32_t r = 0; r < job->spec.max_trainers && result == 0; r++)
-        if (job->members[r].place == MEMBER_LIVE && !job->members[r].copy)
+        if (member_has_model(&job->members[r]) && !job->members[r].copy)
             result = gather_copy_new(job->plan.graph, &job->members[r].copy);
     return result;
 }
@@ -147,6 +162,8 @@ void refresh_begin(Member *member)
     Lane *const *lanes = manager_lanes(job->manager, &n_lanes);
     job->refreshing = member;
     member->busy = true;
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
+        job->members[r].copied = false;
     job->refresh_copies = 1; /* this function itself */
     job->copy_error = prepare_copies(job);
     for (unsigned i = 0; i < n_lanes && job->copy_error == 0; i++) {

@@ -71,14 +71,14 @@ void member_end_free_round(Member *member, bool contributed)
 
 static bool round_is_over(const Member *member)
 {
-    return member->place == MEMBER_LIVE && !member->busy && !member->contribution.ready &&
+    return member_has_model(member) && !member->busy && !member->contribution.ready &&
            !member->held && member->step >= member->round.end;
 }
 
 static bool may_end_rounds(const Job *job)
 {
-    return !job->unsaved_settings && job->rounds_unsaved < JOB_MAX_STORE_BACKLOG &&
-           !job->exclusive && !job->finishing;
+    return job->phase == PHASE_LIVE && !job->unsaved_settings &&
+           job->rounds_unsaved < JOB_MAX_STORE_BACKLOG && !job->exclusive && !job->finishing;
 }
 
 /* Of the ranks that are live; where none is, the job stays where it was. */
@@ -101,13 +101,40 @@ static void end_round(Member *member)
         refresh_begin(member);
 }
 
+/* Who was taken in takes the mean first, unless whoever was to give it has gone meanwhile. */
+static void catch_up(Member *member)
+{
+    Job *job = member->job;
+    bool others = false;
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
+        others |= member_has_model(&job->members[r]);
+    if (!others)
+        member->behind = false;
+    else if (!job->refreshing)
+        refresh_begin(member);
+}
+
+static void end_rounds(Job *job)
+{
+    for (uint32_t r = 0; r < job->spec.max_trainers && may_end_rounds(job); r++)
+        if (round_is_over(&job->members[r]))
+            end_round(&job->members[r]);
+}
+
+static void catch_up_all(Job *job)
+{
+    for (uint32_t r = 0; r < job->spec.max_trainers && may_end_rounds(job); r++) {
+        Member *member = &job->members[r];
+        if (member->place == MEMBER_LIVE && member->behind && !member->busy)
+            catch_up(member);
+    }
+}
+
 void free_rounds_advance(Job *job)
 {
-    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
-        Member *member = &job->members[r];
-        if (may_end_rounds(job) && round_is_over(member))
-            end_round(member);
-    }
+    end_rounds(job);
+    if (job->phase != PHASE_LIVE)
+        return;
     if (job->round < slowest_round(job)) {
         job_begin_round(job, slowest_round(job));
         members_turn_over(job);
@@ -115,6 +142,7 @@ void free_rounds_advance(Job *job)
     } else if (!job->exclusive) {
         members_turn_over(job); /* nobody waits for a meeting: who comes is taken in at once */
     }
+    catch_up_all(job);
 }
 
 /* ---- metrics --------------------------------------------------------------------------------- */

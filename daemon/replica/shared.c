@@ -277,8 +277,11 @@ static int choose(const SharedUpdate *update, const SharedGradient *gradients, i
 {
     const Accelerator *accelerator = engine_accelerator(update->on);
     for (int i = 0; i < count; i++) {
+        StepRule own = *rule;
+        if (gradients[i].norm_limit > 0)
+            own.norm_limit = gradients[i].norm_limit;
         int r = judge_one(accelerator, gradients[i].gradients, update->shared->weights.n_params,
-                          rule, &result->verdicts[i], &result->norms[i]);
+                          &own, &result->verdicts[i], &result->norms[i]);
         if (r < 0)
             return r;
         if (result->verdicts[i] != STEP_APPLIED)

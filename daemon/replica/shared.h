@@ -78,6 +78,7 @@ void shared_params_publish(SharedUpdate *update);
 typedef struct SharedGradient {
     const float *gradients; /* replica_gradients() or context_gradients() */
     uint64_t samples;       /* its weight in the mean */
+    double norm_limit;      /* of its rank; 0: the rule's */
 } SharedGradient;
 
 typedef struct SharedResult {

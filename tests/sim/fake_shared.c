@@ -218,8 +218,11 @@ int shared_params_update(SharedUpdate *update, const SharedGradient *gradients, 
         hold_alone(&gradient->holder, "shared_params_update", gradient->replica->rank);
         if (i == 0)
             check_rate(gradient->replica->job, gradient->replica->rank, rule->lr);
+        StepRule own = *rule;
+        if (gradients[i].norm_limit > 0)
+            own.norm_limit = gradients[i].norm_limit;
         ret->norms[i] = gradient->norm;
-        ret->verdicts[i] = gradient->poison ? STEP_NOT_FINITE : gradient_verdict(gradient, rule);
+        ret->verdicts[i] = gradient->poison ? STEP_NOT_FINITE : gradient_verdict(gradient, &own);
         if (ret->verdicts[i] == STEP_APPLIED)
             prints[ret->contributors++] = gradient_print(gradient);
         gradient_used(gradient);

@@ -417,10 +417,11 @@ static void on_end(void *data, const char *reason)
 
 static const StreamEvents stream_events = {.on_ready = on_ready, .on_end = on_end};
 
-int trainer_try_join(World *world, Job *job, uint32_t rank, Trainer *trainer, Error *err)
+static int join(World *world, Job *job, uint32_t rank, const char *token, Trainer *trainer,
+                Error *err)
 {
     static uint64_t connection;
-    JoinWant want = {.rank = rank, .token = "", .client = "a test"};
+    JoinWant want = {.rank = rank, .token = token, .client = "a test"};
     *trainer = (Trainer){.world = world, .job = job, .rank = rank};
     int r = session_open(world->sessions, job, &want, ++connection, &trainer->session, err);
     if (r == 0)
@@ -428,6 +429,23 @@ int trainer_try_join(World *world, Job *job, uint32_t rank, Trainer *trainer, Er
     else
         trainer->session = NULL;
     return r;
+}
+
+int trainer_try_join(World *world, Job *job, uint32_t rank, Trainer *trainer, Error *err)
+{
+    return join(world, job, rank, "", trainer, err);
+}
+
+/* The last one that was started for the rank. */
+void trainer_join_managed(World *world, Job *job, uint32_t rank, Trainer *trainer)
+{
+    Error err = {0};
+    const char *token = "";
+    for (unsigned i = 0; i < world->n_launches; i++)
+        if (world->launches[i].rank == rank)
+            token = world->launches[i].token;
+    if (join(world, job, rank, token, trainer, &err) < 0)
+        fail_msg("join of rank %u: %s", rank, err.message);
 }
 
 void trainer_join(World *world, Job *job, uint32_t rank, Trainer *trainer)

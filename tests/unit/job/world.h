@@ -123,6 +123,7 @@ typedef struct Trainer {
 void world_batch(const uint64_t *indices, uint32_t samples, OwnedBatch *ret);
 int trainer_try_join(World *world, Job *job, uint32_t rank, Trainer *trainer, Error *err);
 void trainer_join(World *world, Job *job, uint32_t rank, Trainer *trainer);
+void trainer_join_managed(World *world, Job *job, uint32_t rank, Trainer *trainer);
 void trainers_join(World *world, Job *job, Trainer *trainers, uint32_t n);
 /* Sends the batch of its next step if there is one and none is under way. */
 bool trainer_feed(Trainer *trainer);
