@@ -91,13 +91,25 @@ static uint64_t slowest_round(const Job *job)
     return slowest == UINT64_MAX ? job->round : slowest;
 }
 
+/* Means are taken one at a time, first come, first served: else low ranks would starve the others. */
+static bool is_next_to_refresh(const Member *member)
+{
+    const Job *job = member->job;
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
+        const Member *other = &job->members[r];
+        if (other != member && round_is_over(other) && other->arrived_us < member->arrived_us)
+            return false;
+    }
+    return !job->refreshing;
+}
+
 static void end_round(Member *member)
 {
     Job *job = member->job;
     bool alone = members_live(job) < 2; /* the mean of one is itself */
     if (!job->policy->refreshes || alone)
         member_end_free_round(member, true);
-    else if (!job->refreshing)
+    else if (is_next_to_refresh(member))
         refresh_begin(member);
 }
 
@@ -132,6 +144,7 @@ static void catch_up_all(Job *job)
 
 void free_rounds_advance(Job *job)
 {
+    catch_up_all(job);
     end_rounds(job);
     if (job->phase != PHASE_LIVE)
         return;
