@@ -76,7 +76,7 @@ void job_member_status(Job *job, uint32_t rank, MemberStatus *ret)
         return;
     }
     Member *member = &job->members[rank];
-    if (member->arrived_us)
+    if (member->arrived_us && job->policy->pace != PACE_FREE)
         members_awaited(job, awaited, sizeof awaited);
     *ret = (MemberStatus){
         .rank = rank,

@@ -258,6 +258,8 @@ void member_leave(Member *member, bool lost, const char *why)
         member_drop(member, why);
         return;
     }
+    if (member->place == MEMBER_DROPPED)
+        return; /* it was not wanted any longer, or given up before */
     log_job(LOG_WARNING, job->id, (int)member->rank, "trainer lost: %s", why);
     job_event(job, "trainer", NULL, "rank %u lost its trainer: %s", member->rank, why);
     managed_note_absence(member);
