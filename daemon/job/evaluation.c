@@ -80,6 +80,7 @@ void evaluation_advance(Job *job)
     } else if (evaluation->due && checkpoint_can_be_taken(job, round_ended)) {
         evaluation->due = false;
         evaluation->phase = EVALUATION_WANTED;
+        evaluation->skipped = 0;
         evaluation->round = rounds_behind(job->round);
         checkpoint_want(job, on_checkpoint, job);
     }
@@ -192,7 +193,6 @@ static void run(Job *job)
     evaluation->phase = EVALUATION_RUNNING;
     evaluation->recording = evaluation->recorded = false;
     evaluation->problem[0] = '\0';
-    evaluation->skipped = 0;
     LaunchSpec spec = {.kind = LAUNCH_EVALUATOR,
                        .job = job->id,
                        .checkpoint = evaluation->checkpoint,

@@ -9,67 +9,6 @@
 #include "base/clock.h"
 #include "job/job_internal.h"
 
-/* ---- what a spec may say --------------------------------------------------------------------- */
-
-typedef struct Text {
-    const char *text, *says; /* says: NULL where it is taken */
-    double holds, holds_not; /* values of the measure */
-} Text;
-
-static void stops_are_taken_or_refused_with_a_remedy(void **state)
-{
-    (void)state;
-    static const Text texts[] = {
-        {"accuracy>=0.98", NULL, 0.98, 0.97},
-        {"accuracy>0.98", NULL, 0.99, 0.98},
-        {" accuracy >= .5 ", NULL, 0.5, 0.4},
-        {"accuracy>=1", NULL, 1, 0.99},
-        {"loss<=0.1", NULL, 0.1, 0.2},
-        {"loss<1e-1", NULL, 0.09, 0.1},
-        {"", NULL, NAN, 1},
-        {"accuracy>1", "no accuracy is ever above 1", 0, 0},
-        {"loss<0", "no loss is ever below 0", 0, 0},
-        {"accuracy>=98", "98 % is 0.98", 0, 0},
-        {"accuracy<=0.98", "write accuracy>=X", 0, 0},
-        {"loss>0.1", "write loss<=X", 0, 0},
-        {"loss<=inf", "it takes accuracy>=X", 0, 0},
-        {"loss<=1e999", "0 or more", 0, 0},
-        {"loss<=-1", "it takes accuracy>=X", 0, 0},
-        {"accuracy>=0x1", "it takes accuracy>=X", 0, 0},
-        {"accuracy>=0.5 or so", "it takes accuracy>=X", 0, 0},
-        {"accuracy>==0.5", "it takes accuracy>=X", 0, 0},
-        {"accuracy=0.5", "it takes accuracy>=X", 0, 0},
-        {"accuracy", "it takes accuracy>=X", 0, 0},
-        {"epochs>3", "it takes accuracy>=X", 0, 0},
-    };
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        const Text *text = &texts[i];
-        StopWhen when = {0};
-        Error err = {0};
-        int r = stop_when_parse(text->text, &when, &err);
-        if ((r < 0) != (text->says != NULL) || (r < 0 && !strstr(err.message, text->says)))
-            fail_msg("'%s': %d %s", text->text, r, err.message);
-        if (r < 0)
-            continue;
-        assert_int_equal(stop_when_holds(&when, text->holds, text->holds), !isnan(text->holds));
-        assert_false(stop_when_holds(&when, text->holds_not, text->holds_not));
-        assert_false(stop_when_holds(&when, NAN, NAN));
-    }
-}
-
-static void a_stop_is_explained_as_it_was_asked_for(void **state)
-{
-    (void)state;
-    StopWhen when;
-    char text[120];
-    assert_int_equal(stop_when_parse("accuracy >= 0.98", &when, NULL), 0);
-    stop_when_explain(&when, 0.981, 0.07, 40, text, sizeof text);
-    assert_string_equal(text, "accuracy 0.981 at round 40: >= 0.98");
-    assert_int_equal(stop_when_parse("loss<0.1", &when, NULL), 0);
-    stop_when_explain(&when, 0.981, 0.0712, 7, text, sizeof text);
-    assert_string_equal(text, "loss 0.0712 at round 7: < 0.1");
-}
-
 /* One trainer, K=1, ten batches: ten rounds. */
 static JobSpec evaluated(const char *every, const char *stop_when)
 {
@@ -173,6 +112,76 @@ static JobStatus status_of(const Play *play)
     return status;
 }
 
+typedef struct Best {
+    uint64_t checkpoint;
+    size_t in_use;
+} Best;
+
+static void on_list(void *data, int r, const Error *err, const CheckpointRecord *checkpoints,
+                    size_t n)
+{
+    Best *best = data;
+    (void)err;
+    assert_int_equal(r, 0);
+    for (size_t i = 0; i < n; i++) {
+        best->in_use += checkpoints[i].in_use;
+        if (checkpoints[i].best)
+            best->checkpoint = checkpoints[i].id;
+    }
+}
+
+static uint64_t best_checkpoint(Play *play)
+{
+    Best best = {0};
+    assert_int_equal(
+        store_checkpoints_list(play->world.store, job_id(play->job), false, on_list, &best), 0);
+    world_settle(&play->world);
+    assert_int_equal(best.in_use, evaluator(play) != NULL);
+    return best.checkpoint;
+}
+
+/* ---- a store that takes its time ------------------------------------------------------------- */
+
+int __real_store_checkpoint_save(Store *store, const CheckpointRecord *checkpoint,
+                                 const CheckpointPart *parts, size_t n, unsigned keep,
+                                 StoreCheckpointSaved done, void *data);
+int __wrap_store_checkpoint_save(Store *store, const CheckpointRecord *checkpoint,
+                                 const CheckpointPart *parts, size_t n, unsigned keep,
+                                 StoreCheckpointSaved done, void *data);
+
+typedef struct Save {
+    Store *store;
+    CheckpointRecord record;
+    const CheckpointPart *parts;
+    size_t n;
+    StoreCheckpointSaved done;
+    void *data;
+} Save;
+
+static bool hold_saves;
+static Save held; /* store: NULL where there is none */
+
+int __wrap_store_checkpoint_save(Store *store, const CheckpointRecord *checkpoint,
+                                 const CheckpointPart *parts, size_t n, unsigned keep,
+                                 StoreCheckpointSaved done, void *data)
+{
+    if (!hold_saves)
+        return __real_store_checkpoint_save(store, checkpoint, parts, n, keep, done, data);
+    assert_null(held.store);
+    held = (Save){store, *checkpoint, parts, n, done, data};
+    return 0;
+}
+
+static void let_saves_go(Play *play)
+{
+    hold_saves = false;
+    assert_int_equal(__real_store_checkpoint_save(held.store, &held.record, held.parts, held.n, 0,
+                                                  held.done, held.data),
+                     0);
+    held.store = NULL;
+    world_settle(&play->world);
+}
+
 /* ---- when ------------------------------------------------------------------------------------ */
 
 static void every_second_round_is_evaluated(void **state)
@@ -232,6 +241,31 @@ static void the_last_round_is_not_skipped_and_the_end_waits(void **state)
     finds(&play, 6, 1);
     assert_int_equal(world_state(play.job), JOB_COMPLETED);
     assert_true(status_of(&play).accuracy == 0.6);
+    world_stop(&play.world);
+}
+
+/* Training does not wait for the disk, and what is evaluated is the mean at the end of a round. */
+static void while_a_checkpoint_is_written_the_next_round_is_taken(void **state)
+{
+    (void)state;
+    Play play = {0};
+    Answer asked = {0};
+    JobSpec spec = evaluated("4", "");
+    spec.interval = 2;
+    spec.samples = 80;
+    play_start(&play, &spec);
+    train_to(&play, 7);
+    hold_saves = true;
+    job_checkpoint(play.job, answer_checkpoint, &asked);
+    world_settle(&play.world);
+    train_to(&play, 9); /* past the end of round 4 */
+    assert_int_equal(trainer_step(&play.trainer), 9);
+    let_saves_go(&play);
+    assert_null(evaluator(&play)); /* in the middle of round 5 */
+    train_to(&play, 10);
+    assert_non_null(evaluator(&play));
+    assert_int_equal(play.job->evaluation.round, 5);
+    finds(&play, 5, 1);
     world_stop(&play.world);
 }
 
@@ -381,35 +415,21 @@ static void cancelling_ends_the_evaluator(void **state)
     world_stop(&play.world);
 }
 
+static void a_cancelled_job_pins_nothing(void **state)
+{
+    (void)state;
+    Play play = {0};
+    Answer answer = {0};
+    JobSpec spec = evaluated("2", "");
+    play_start(&play, &spec);
+    train_to(&play, 2);
+    job_cancel(play.job, "uid=0 (root)", answer_done, &answer);
+    world_settle(&play.world);
+    assert_int_equal(best_checkpoint(&play), 0);
+    world_stop(&play.world);
+}
+
 /* ---- the best and the end -------------------------------------------------------------------- */
-
-typedef struct Best {
-    uint64_t checkpoint;
-    size_t in_use;
-} Best;
-
-static void on_list(void *data, int r, const Error *err, const CheckpointRecord *checkpoints,
-                    size_t n)
-{
-    Best *best = data;
-    (void)err;
-    assert_int_equal(r, 0);
-    for (size_t i = 0; i < n; i++) {
-        best->in_use += checkpoints[i].in_use;
-        if (checkpoints[i].best)
-            best->checkpoint = checkpoints[i].id;
-    }
-}
-
-static uint64_t best_checkpoint(Play *play)
-{
-    Best best = {0};
-    assert_int_equal(
-        store_checkpoints_list(play->world.store, job_id(play->job), false, on_list, &best), 0);
-    world_settle(&play->world);
-    assert_int_equal(best.in_use, evaluator(play) != NULL);
-    return best.checkpoint;
-}
 
 static void the_best_is_that_of_the_highest_accuracy(void **state)
 {
@@ -431,6 +451,45 @@ static void the_best_is_that_of_the_highest_accuracy(void **state)
     assert_int_equal(best_checkpoint(&play), second);
     assert_true(status_of(&play).accuracy == 0.7);
     assert_int_equal(status_of(&play).accuracy_round, 4);
+    world_stop(&play.world);
+}
+
+typedef struct Listed {
+    uint64_t ids[8];
+    size_t n;
+} Listed;
+
+static void on_ids(void *data, int r, const Error *err, const CheckpointRecord *checkpoints,
+                   size_t n)
+{
+    Listed *listed = data;
+    (void)err;
+    assert_int_equal(r, 0);
+    assert_true(n <= 8);
+    for (size_t i = 0; i < n; i++)
+        listed->ids[i] = checkpoints[i].id;
+    listed->n = n;
+}
+
+/* From the moment it is saved: whatever ends dpsd then, it is known what was to be evaluated. */
+static void what_is_to_be_evaluated_does_not_count_as_kept(void **state)
+{
+    (void)state;
+    Play play = {0};
+    Listed listed = {0};
+    JobSpec spec = evaluated("2", "");
+    spec.checkpoint_keep = 1;
+    play_start(&play, &spec);
+    train_to(&play, 1);
+    uint64_t other = world_checkpoint(&play.world, play.job);
+    train_to(&play, 2);
+    assert_int_equal(
+        store_checkpoints_list(play.world.store, job_id(play.job), false, on_ids, &listed), 0);
+    world_settle(&play.world);
+    assert_int_equal(listed.n, 2);
+    assert_int_equal(listed.ids[0], play.job->evaluation.checkpoint);
+    assert_int_equal(listed.ids[1], other);
+    finds(&play, 5, 1);
     world_stop(&play.world);
 }
 
@@ -555,12 +614,11 @@ static void a_restore_forgets_what_came_after(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stops_are_taken_or_refused_with_a_remedy),
-        cmocka_unit_test(a_stop_is_explained_as_it_was_asked_for),
         cmocka_unit_test(a_spec_has_what_its_evaluations_need),
         cmocka_unit_test(every_second_round_is_evaluated),
         cmocka_unit_test(one_at_a_time_and_what_is_skipped_is_told_once),
         cmocka_unit_test(the_last_round_is_not_skipped_and_the_end_waits),
+        cmocka_unit_test(while_a_checkpoint_is_written_the_next_round_is_taken),
         cmocka_unit_test(a_change_of_the_interval_holds),
         cmocka_unit_test(without_data_no_interval_is_taken),
         cmocka_unit_test(an_evaluator_that_dies_is_a_warning),
@@ -569,7 +627,9 @@ int main(void)
         cmocka_unit_test(only_the_process_that_was_started_records),
         cmocka_unit_test(what_is_on_its_way_to_the_disk_counts),
         cmocka_unit_test(cancelling_ends_the_evaluator),
+        cmocka_unit_test(a_cancelled_job_pins_nothing),
         cmocka_unit_test(the_best_is_that_of_the_highest_accuracy),
+        cmocka_unit_test(what_is_to_be_evaluated_does_not_count_as_kept),
         cmocka_unit_test(a_stop_by_loss_makes_the_lowest_loss_the_best),
         cmocka_unit_test(a_stop_ends_the_job_with_the_next_meeting),
         cmocka_unit_test(an_evaluation_cut_off_is_made_again),
