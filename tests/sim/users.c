@@ -173,7 +173,6 @@ static void on_look_around(void *data, uint64_t arg)
     (void)data;
     (void)arg;
     event_in(SIM_SECOND, "user looks around", on_look_around, NULL, 0);
-    check_progress();
     for (unsigned i = 0; i < world.n_jobs && world.loaded && !world.stopping; i++) {
         Job *job = sim_daemon_job(&world.jobs[i]);
         if (!job || job_state(job) != JOB_PAUSED)

@@ -346,8 +346,17 @@ static void check_time(void)
         sim_fail("the daemon does not stop");
 }
 
+static void on_watch(void *data, uint64_t arg)
+{
+    (void)data;
+    (void)arg;
+    event_in(SIM_SECOND, "watch", on_watch, NULL, 0);
+    check_progress();
+}
+
 static void live(void)
 {
+    event_in(SIM_SECOND, "watch", on_watch, NULL, 0);
     event_in(0, "dpsd is started", on_restart, NULL, 0);
     event_in(0, "first job", on_first_job, NULL, 0);
     evaluations_begin();
