@@ -238,10 +238,13 @@ uint64_t member_shared_version(const Member *member)
 
 int member_check_fresh(const Member *member, uint64_t version, Error *err)
 {
-    if (!member_shares(member) || member->settings.on_stale == STALE_APPLY)
+    const JobSettings *settings = &member->settings;
+    bool alike = member->job->policy->pace == PACE_STEP && !settings->quorum;
+    if (!member_shares(member) || (!alike && settings->on_stale == STALE_APPLY))
         return 0;
-    return shared_params_check(member->job->common.shared, version, member->settings.max_staleness,
-                               err);
+    /* Where a step waits for all, their gradients are of the same parameters. */
+    return shared_params_check(member->job->common.shared, version,
+                               alike ? 0 : settings->max_staleness, err);
 }
 
 /* ---- on the lane

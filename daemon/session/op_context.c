@@ -187,6 +187,7 @@ typedef struct StepOp {
     uint64_t id;
     Context *context;
     float loss;
+    int64_t samples; /* of the context; those that were held before are counted already */
     StepOrder order;
     StepResult result;
     bool booked;
@@ -203,6 +204,7 @@ static void step_prepare(Op *op)
     if (!entry)
         return;
     step->context = entry->context;
+    step->samples = context_samples(entry->context);
     member_order(member, false, &step->order);
     if (member_shares(member)) { /* the gradient is that of the forward's parameters */
         step->order.version = context_version(entry->context);
@@ -224,7 +226,7 @@ static void book_step(StepOp *step)
 {
     Op *op = &step->op;
     Member *member = op->task.member;
-    StepAccount account = session_account(op->session, step->loss, step->result.samples,
+    StepAccount account = session_account(op->session, step->loss, step->samples,
                                           clock_monotonic_us() - op->started_us);
     step->booked = true;
     step->outcome.round = member_round(member);
