@@ -121,7 +121,7 @@ void managed_start(Member *member)
 {
     ManagedTrainer *managed = &member->managed;
     if (member->job->spec.external_trainers || member->job->phase != PHASE_LIVE ||
-        member->place != MEMBER_LIVE || managed->running || managed->given_up ||
+        member->spare || managed->running || managed->given_up ||
         timer_is_armed(&managed->backoff) || !managed->backoff.fire)
         return;
     start(member);
