@@ -83,16 +83,16 @@ void common_leave(Job *job)
 
 typedef struct CentreTask {
     LaneTask lane_task; /* first */
-    Replica *model;     /* of a live rank: after a meeting all are the same */
+    Engine *home;
+    Replica *model; /* of a rank that has the mean */
     Centre *centre;
 } CentreTask;
 
 static void centre_work(LaneTask *task)
 {
     CentreTask *make = (CentreTask *)task;
-    Engine *engine = replica_engine(make->model);
-    engine_bind(engine);
-    task->r = centre_new(engine, true, &make->centre, &task->err);
+    engine_bind(make->home);
+    task->r = centre_new(make->home, true, &make->centre, &task->err);
     if (task->r == 0)
         task->r = centre_set(make->centre, make->model, &task->err);
 }
@@ -115,6 +115,15 @@ bool common_centre_is_missing(const Job *job)
     return job->policy->centre && !job->common.centre;
 }
 
+/* Who was late for the meeting has not got the mean. */
+static Member *who_has_the_mean(Job *job)
+{
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
+        if (job->members[r].round.number == job->round)
+            return &job->members[r];
+    return &job->members[0];
+}
+
 void common_make_centre(Job *job)
 {
     CentreTask *make = calloc(1, sizeof *make);
@@ -124,7 +133,8 @@ void common_make_centre(Job *job)
     }
     make->lane_task.work = centre_work;
     make->lane_task.done = centre_done;
-    make->model = job->members[0].replica;
+    make->home = job->engines[lane_index(job->members[0].lane)];
+    make->model = who_has_the_mean(job)->replica;
     job->exclusive = true;
     job_post(job, job->members[0].lane, &make->lane_task);
 }

@@ -71,6 +71,8 @@ static void take_done(LaneTask *task)
         refreshed(take);
     }
     free(take);
+    if (member->drops && !member_is_in_step(member))
+        drop_after_step(member);
     job_advance(job);
 }
 

@@ -110,7 +110,8 @@ static int check(const Job *job, const SettingText *settings, size_t n, Error *e
 
 /* The round that the change holds from is fixed before it is saved, and the meeting that leads to
  * that round waits for the store: thus a recovered job changes at the same place. A meeting that is
- * under way no longer waits, so the round after it is too soon. */
+ * under way no longer waits, nor does a rank that takes the mean, so the round after it is too soon.
+ */
 static int save(Update *update, const char *who)
 {
     Job *job = update->job;
@@ -144,7 +145,7 @@ void job_update(Job *job, const SettingText *settings, size_t n, const char *who
         return;
     }
     *update = (Update){.job = job, .n = n, .done = done, .data = data};
-    update->round = rounds_furthest(job) + 1 + job->meeting;
+    update->round = rounds_furthest(job) + 1 + (job->meeting || job->refreshing);
     for (size_t i = 0; i < n; i++) {
         update->changes[i].round = update->round;
         snprintf(update->changes[i].key, SETTING_KEY_MAX, "%s", settings[i].key);
