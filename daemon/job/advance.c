@@ -65,6 +65,10 @@ bool job_sync_is_next(Job *job)
 
 static void advance_live(Job *job)
 {
+    if (job->state == JOB_RUNNING && managed_is_hopeless(job)) {
+        job_fail(job, "the trainers of all its ranks were given up; the log has what they said");
+        return;
+    }
     evaluation_advance(job);
     if (cut_begins(job))
         return;

@@ -367,6 +367,8 @@ void managed_stop_all(Job *job);
 void managed_start(Member *member);
 void managed_stop(Member *member);
 void managed_note_step(Member *member);
+/* Nobody is left who could go on, and nobody will come. */
+bool managed_is_hopeless(const Job *job);
 /* Its session was lost: if it does not come back soon it is replaced. */
 void managed_note_absence(Member *member);
 

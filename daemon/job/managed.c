@@ -24,6 +24,12 @@ static bool all_given_up(const Job *job)
     return true;
 }
 
+/* Those that are wanted now: they may be others than when they were given up. */
+bool managed_is_hopeless(const Job *job)
+{
+    return !job->spec.external_trainers && members_live(job) == 0 && all_given_up(job);
+}
+
 static void give_up(Member *member)
 {
     Job *job = member->job;

@@ -56,13 +56,20 @@ static void check_loaded(const SimJob *sim, const Job *job)
                  (unsigned long long)round + 1, (unsigned long long)samples);
 }
 
+/* A rank that a quorum did not wait for is in an earlier round than the job; after a restart it has
+ * the settings of the job's round. */
+static bool is_late(const Job *job, const Member *member)
+{
+    return job->policy->pace != PACE_FREE && member->round.number < job->round;
+}
+
 /* When a rank goes into a round its settings are those that the store has for it. */
 static void check_settings(SimJob *sim, const Job *job)
 {
     char differs[200];
     for (uint32_t rank = 0; rank < sim->spec.max_trainers; rank++) {
         const Member *member = &job->members[rank];
-        if (member->place != MEMBER_LIVE ||
+        if (member->place != MEMBER_LIVE || is_late(job, member) ||
             (sim->seen_live && sim->rank_round[rank] == member->round.number))
             continue;
         sim->rank_round[rank] = member->round.number;
@@ -204,9 +211,12 @@ void check_meeting(const RoundRecord *rows, size_t n)
 /* The learning rate of a step is that of its round. */
 void check_rate(SimJob *sim, int rank, float lr)
 {
-    const Member *member = &sim_daemon_job(sim)->members[rank];
+    const Job *job = sim_daemon_job(sim);
+    const Member *member = &job->members[rank];
     const JobSettings *wanted = settings_wanted(sim, (uint32_t)rank, member->round.number);
     Schedule schedule;
+    if (is_late(job, member))
+        return;
     (void)schedule_parse(wanted->schedule, &schedule, NULL);
     float should = schedule_lr(&schedule, wanted->lr, member->step);
     if (lr != should)
