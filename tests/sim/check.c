@@ -69,7 +69,7 @@ static void check_settings(SimJob *sim, const Job *job)
     char differs[200];
     for (uint32_t rank = 0; rank < sim->spec.max_trainers; rank++) {
         const Member *member = &job->members[rank];
-        if (member->place != MEMBER_LIVE || is_late(job, member) ||
+        if (member->place != MEMBER_LIVE || is_late(job, member) || sim->settings_unsure ||
             (sim->seen_live && sim->rank_round[rank] == member->round.number))
             continue;
         sim->rank_round[rank] = member->round.number;
@@ -191,6 +191,8 @@ void check_meeting(const RoundRecord *rows, size_t n)
     SimJob *sim = sim_job_by_id(rows[0].job);
     const DiskJob *disk = disk_job(&world.disk, rows[0].job);
     bool full = false;
+    if (sim->settings_unsure)
+        return;
     for (size_t i = 0; i < n; i++) {
         const DiskRound *before = disk_last_row(disk, rows[i].rank);
         uint64_t interval = settings_wanted(sim, rows[i].rank, rows[i].round)->interval;
@@ -215,7 +217,7 @@ void check_rate(SimJob *sim, int rank, float lr)
     const Member *member = &job->members[rank];
     const JobSettings *wanted = settings_wanted(sim, (uint32_t)rank, member->round.number);
     Schedule schedule;
-    if (is_late(job, member))
+    if (is_late(job, member) || sim->settings_unsure)
         return;
     (void)schedule_parse(wanted->schedule, &schedule, NULL);
     float should = schedule_lr(&schedule, wanted->lr, member->step);

@@ -29,8 +29,9 @@ typedef struct DiskCheckpoint {
 } DiskCheckpoint;
 
 typedef struct DiskJob {
-    JobRecord record;  /* its texts are the disk's */
-    bool state_unsure; /* a change of state was refused, by a fault */
+    JobRecord record;   /* its texts are the disk's */
+    bool state_unsure;  /* a change of state was refused, by a fault */
+    bool result_behind; /* no state was saved since the last checkpoint */
     DiskRound *rounds;
     size_t n_rounds;
     uint64_t last_round; /* the highest that has rows */

@@ -94,6 +94,7 @@ static int save_run(Asked *asked)
                  (unsigned long long)asked->job);
     prune(job, save->keep, save->record.in_use);
     DiskCheckpoint *checkpoint = disk_add_checkpoint(job);
+    job->result_behind = true;
     checkpoint->record = save->record;
     checkpoint->record.meta = sim_copy_text(save->record.meta);
     checkpoint->record.id = save->id = ++world.disk.next_checkpoint;

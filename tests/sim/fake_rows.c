@@ -110,8 +110,11 @@ static int settings_run(Asked *asked)
 {
     const SettingsAsked *add = (SettingsAsked *)asked;
     DiskJob *job = asked_job(asked);
+    SimJob *sim = sim_job_by_id(asked->job);
     for (size_t i = 0; job && i < add->n; i++)
         disk_add_setting(job, &add->settings[i]);
+    if (job && (job->state_unsure || job->result_behind) && !sim->seen_live)
+        sim->settings_unsure = true;
     return job ? 0 : -ENOENT;
 }
 

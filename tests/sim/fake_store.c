@@ -270,7 +270,7 @@ static int update_run(Asked *asked)
                  job_state_name((JobState)job->record.state),
                  job_state_name((JobState)update->state));
     job->record.state = update->state;
-    job->state_unsure = false;
+    job->state_unsure = job->result_behind = false;
     replace(&job->record.reason, update->reason);
     replace(&job->record.result, update->result);
     return 0;

@@ -46,6 +46,7 @@ typedef struct SimJob {
     uint64_t samples, batches;
     /* why it may have failed without a fault of the daemon's */
     bool poisoned, unreadable, unlaunched;
+    bool settings_unsure; /* changed while neither the daemon nor the disk knew its round */
     /* check.c: as it was after the last event */
     bool seen_live;
     JobState state;
