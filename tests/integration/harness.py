@@ -244,7 +244,7 @@ class Daemon:
     def trainers(self, job=None):
         """[(pid, command)] of the trainers that this daemon started."""
         return [(pid, command) for pid, command in processes_with(self.test_id)
-                if "trainer" in command and (job is None or f" {job}" in command)]
+                if "trainer" in command and (job is None or f" --job {job} " in command + " ")]
 
     # -- talking to it --
 

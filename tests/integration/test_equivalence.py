@@ -56,3 +56,24 @@ def test_external_trainer_equals_managed(dpsd, small_digits):
                            small_digits], env=dpsd.env, capture_output=True, text=True, check=False, timeout=2 * CALL_S)
     assert done.returncode == 0, done.stderr
     assert dpsd.wait_done(job)["checksum"] == managed["checksum"]
+
+
+@pytest.mark.parametrize("policy", ["average", "barrier"])
+def test_two_batches_a_step_are_one_of_twice_the_size(dpsd, small_digits, policy):
+    """`dpsctl trainer --accumulate 2` with batch 8 is training with batch 16, to rounding."""
+    words = ("submit", "--model", "mnist-cnn", "--data", small_digits, "--trainers", 1, "--sync", policy, "--seed", 2,
+             "--lr", 0.02, "--option", "dropout=0")
+    large = dpsd.ctl(*words, "--batch", 16, "--steps", 20, "--interval", 5)["id"]
+    small = dpsd.ctl(*words, "--batch", 8, "--steps", 40, "--interval", 10, "--external-trainers")["id"]
+    managed = dpsd.ctl(*words, "--batch", 8, "--steps", 40, "--interval", 10, "--accumulate", 2)["id"]
+    done = subprocess.run([DPSCTL, "--address", f"unix:{dpsd.socket}", "trainer", "--job", str(small), "--data",
+                           small_digits, "--accumulate", "2"], env=dpsd.env, capture_output=True, text=True,
+                          check=False, timeout=2 * CALL_S)
+    assert done.returncode == 0, done.stderr
+    for job in (large, small, managed):
+        dpsd.wait_done(job)
+    expected, arrays, same = dpsd.export(large), dpsd.export(small), dpsd.export(managed)
+    for name, array in expected.items():
+        assert numpy.abs(arrays[name] - array).max() < 1e-5, name
+        assert numpy.array_equal(arrays[name], same[name]), name
+    assert dpsd.ctl("status", small)["samples"] == dpsd.ctl("status", large)["samples"] == 320
