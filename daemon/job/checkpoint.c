@@ -85,12 +85,11 @@ static void tell_waiters(Job *job, int r, const Error *err, const CheckpointReco
     tell(&told, r, err, record);
 }
 
-void checkpoint_retry(void *data)
+void job_try_again(void *data)
 {
     Job *job = data;
-    if (job->phase != PHASE_LIVE || !job->finishing)
-        return;
-    checkpoint_want(job, NULL, NULL);
+    if (job->phase == PHASE_LIVE && job->finishing)
+        checkpoint_want(job, NULL, NULL);
     job_advance(job);
 }
 

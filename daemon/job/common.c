@@ -66,8 +66,8 @@ static void leave_done(LaneTask *task)
 void common_leave(Job *job)
 {
     CommonLeave *leave = calloc(1, sizeof *leave);
-    if (!leave) { /* it stays in memory; the job cannot be loaded again before a restart */
-        log_job(LOG_ERR, job->id, -1, "out of memory while freeing its parameters");
+    if (!leave) {
+        job_leave_later(job);
         return;
     }
     leave->lane_task.work = leave_work;

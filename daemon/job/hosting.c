@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define LEAVE_RETRY_US USEC_PER_SEC
+
 /* One message a lane: everything of the job that lives there. */
 typedef struct HostTask {
     LaneTask lane_task; /* first */
@@ -237,7 +239,7 @@ static void leave_done(LaneTask *task)
     Job *job = task->job;
     free(task);
     if (job->tasks == 0)
-        job_left(job);
+        job_leave_lanes(job); /* what there was no memory for, or the end */
 }
 
 static LeaveTask *leave_task_for(Job *job, unsigned lane)
@@ -257,6 +259,12 @@ static LeaveTask *leave_task_for(Job *job, unsigned lane)
     return leave;
 }
 
+void job_leave_later(Job *job)
+{
+    log_job(LOG_ERR, job->id, -1, "out of memory while it leaves memory; trying again");
+    timer_arm(manager_spec(job->manager)->timers, &job->retry, LEAVE_RETRY_US);
+}
+
 void job_leave_lanes(Job *job)
 {
     unsigned n_lanes;
@@ -269,8 +277,8 @@ void job_leave_lanes(Job *job)
         if (!job->engines[i])
             continue;
         LeaveTask *leave = leave_task_for(job, i);
-        if (!leave) { /* it stays in memory; the job cannot be loaded again before a restart */
-            log_job(LOG_ERR, job->id, -1, "out of memory while freeing its replicas");
+        if (!leave) {
+            job_leave_later(job);
             return;
         }
         job_post(job, lanes[i], &leave->lane_task);

@@ -13,7 +13,7 @@ int job_new(JobManager *manager, uint64_t id, const JobSpec *spec, const char *o
     job->id = id;
     job->spec = *spec;
     job->state = JOB_QUEUED;
-    job->retry = (Timer){.fire = checkpoint_retry, .data = job};
+    job->retry = (Timer){.fire = job_try_again, .data = job};
     job->created_ms = clock_unix_ms();
     job->quorum_timer = (Timer){.fire = quorum_timeout, .data = job};
     job->straggler_timer = (Timer){.fire = stragglers_name, .data = job};

@@ -226,7 +226,7 @@ struct Job {
     MeanWaiter *mean_waiters;
     bool mean_under_way;
     bool finishing; /* the last meeting is over; the result is being saved */
-    Timer retry;    /* of saving the result */
+    Timer retry;    /* of saving the result, or of leaving memory */
 
     /* what LOADING and LEAVING lead to */
     uint64_t restore_id;
@@ -287,6 +287,8 @@ typedef void (*JobHosted)(Job *job, int r, const Error *err);
 void job_host(Job *job, bool cuts, JobHosted done);
 /* Frees them; then calls job_left(). The job's sessions are gone before. */
 void job_leave_lanes(Job *job);
+/* Without memory for that: again, in a moment. */
+void job_leave_later(Job *job);
 /* Ends sessions and managed trainers, then the replicas. */
 void job_unload(Job *job, const char *reason);
 
@@ -419,7 +421,8 @@ void checkpoint_drop(Job *job);
 bool checkpoint_under_way(const Job *job);
 /* Ends a job whose result is on disk and whose last evaluation is over. */
 void checkpoint_finish(Job *job);
-void checkpoint_retry(void *job); /* a timer's: the result once more */
+/* A timer's: the result is saved, or the job leaves memory, in another attempt. */
+void job_try_again(void *job);
 
 /* checkpoint_meta.c */
 int checkpoint_meta_write(const Job *job, char **ret);
