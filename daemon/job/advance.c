@@ -65,8 +65,9 @@ bool job_sync_is_next(Job *job)
 
 static void advance_live(Job *job)
 {
-    if (job->state == JOB_RUNNING && managed_is_hopeless(job)) {
-        job_fail(job, "the trainers of all its ranks were given up; the log has what they said");
+    const Member *given_up = job->state == JOB_RUNNING ? managed_hopeless(job) : NULL;
+    if (given_up) {
+        managed_fail(job, given_up);
         return;
     }
     evaluation_advance(job);

@@ -369,8 +369,10 @@ void managed_stop_all(Job *job);
 void managed_start(Member *member);
 void managed_stop(Member *member);
 void managed_note_step(Member *member);
-/* Nobody is left who could go on, and nobody will come. */
-bool managed_is_hopeless(const Job *job);
+/* Where nobody is left who could go on, and nobody will come: one of those that were given up. */
+const Member *managed_hopeless(const Job *job);
+/* Fails the job for that, with the reason. */
+void managed_fail(Job *job, const Member *member);
 /* Its session was lost: if it does not come back soon it is replaced. */
 void managed_note_absence(Member *member);
 

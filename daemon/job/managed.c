@@ -16,30 +16,41 @@ static void on_backoff(void *data)
     start(data);
 }
 
-static bool all_given_up(const Job *job)
+/* Those that are wanted now: they may be others than when they were given up. */
+const Member *managed_hopeless(const Job *job)
 {
-    for (uint32_t r = 0; r < job->spec.max_trainers; r++)
-        if (!job->members[r].spare && !job->members[r].managed.given_up)
-            return false;
-    return true;
+    const Member *last = NULL;
+    if (job->spec.external_trainers || members_live(job) > 0)
+        return NULL;
+    for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
+        if (job->members[r].spare)
+            continue;
+        if (!job->members[r].managed.given_up)
+            return NULL;
+        last = &job->members[r];
+    }
+    return last;
 }
 
-/* Those that are wanted now: they may be others than when they were given up. */
-bool managed_is_hopeless(const Job *job)
+static void say_why(const Member *member, char why[160])
 {
-    return !job->spec.external_trainers && members_live(job) == 0 && all_given_up(job);
+    snprintf(why, 160, "its trainer ended %u times without a step, last with %s",
+             member->managed.fruitless, member->managed.last_end);
+}
+
+void managed_fail(Job *job, const Member *member)
+{
+    char why[160];
+    say_why(member, why);
+    job_fail(job, "rank %u: %s; the log has what it said", member->rank, why);
 }
 
 static void give_up(Member *member)
 {
-    Job *job = member->job;
     char why[160];
     member->managed.given_up = true;
-    snprintf(why, sizeof why, "its trainer ended %u times without a step, last with %s",
-             member->managed.fruitless, member->managed.last_end);
-    member_drop(member, why);
-    if (job->phase == PHASE_LIVE && all_given_up(job))
-        job_fail(job, "rank %u: %s; the log has what it said", member->rank, why);
+    say_why(member, why);
+    member_drop(member, why); /* the job fails if that was the last */
 }
 
 static void start_again_later(Member *member)
@@ -126,9 +137,9 @@ static void start(Member *member)
 void managed_start(Member *member)
 {
     ManagedTrainer *managed = &member->managed;
-    if (member->job->spec.external_trainers || member->job->phase != PHASE_LIVE ||
-        member->spare || managed->running || managed->given_up ||
-        timer_is_armed(&managed->backoff) || !managed->backoff.fire)
+    if (member->job->spec.external_trainers || member->job->phase != PHASE_LIVE || member->spare ||
+        managed->running || managed->given_up || timer_is_armed(&managed->backoff) ||
+        !managed->backoff.fire)
         return;
     start(member);
 }
