@@ -117,11 +117,6 @@ static void on_hosted(Job *job, int r, const Error *err)
         job_unload(job, "cancelled");
         return;
     }
-    if (job->round == 0) {
-        job_begin_round(job, 1);
-        for (uint32_t rank = 0; rank < job->spec.max_trainers; rank++)
-            member_begin_round(&job->members[rank], 1);
-    }
     prepare_undo(job);
     for (uint32_t rank = 0; rank < job->spec.max_trainers; rank++) {
         Member *member = &job->members[rank];
@@ -139,6 +134,28 @@ static void on_hosted(Job *job, int r, const Error *err)
     job_advance(job);
 }
 
+/* Ranks that are not wanted from the beginning; nothing was dealt yet. */
+static void drop_spares(Job *job)
+{
+    for (uint32_t rank = 0; rank < job->spec.max_trainers; rank++) {
+        Member *member = &job->members[rank];
+        member->spare = rank >= job->settings.trainers;
+        member->place = member->spare ? MEMBER_DROPPED : MEMBER_LIVE;
+        if (member->spare)
+            (void)dealer_drop(job->dealer, rank);
+    }
+}
+
+/* With what was asked for before it began: the policy decides what is hosted. */
+static void begin_first_round(Job *job)
+{
+    job_begin_round(job, 1);
+    (void)policy_find(job->settings.policy, &job->policy, NULL);
+    drop_spares(job);
+    for (uint32_t rank = 0; rank < job->spec.max_trainers; rank++)
+        member_begin_round(&job->members[rank], 1);
+}
+
 static void on_rewound(void *data, int r, const Error *err)
 {
     Job *job = data;
@@ -150,6 +167,8 @@ static void on_rewound(void *data, int r, const Error *err)
         return;
     }
     job->rewind_settings = false;
+    if (job->round == 0)
+        begin_first_round(job);
     job_host(job, job->latest_checkpoint != 0, on_hosted);
 }
 
@@ -243,18 +262,6 @@ static int take_over(Job *job, const CheckpointRecord *checkpoint, const Checkpo
     return 0;
 }
 
-/* Ranks that are not wanted from the beginning; nothing was dealt yet. */
-static void drop_spares(Job *job)
-{
-    for (uint32_t rank = 0; rank < job->spec.max_trainers; rank++) {
-        Member *member = &job->members[rank];
-        member->spare = rank >= job->settings.trainers;
-        member->place = member->spare ? MEMBER_DROPPED : MEMBER_LIVE;
-        if (member->spare)
-            (void)dealer_drop(job->dealer, rank);
-    }
-}
-
 static void begin_at_the_seed(Job *job)
 {
     job->round = 0;
@@ -263,8 +270,6 @@ static void begin_at_the_seed(Job *job)
     job->latest_checkpoint = 0;
     job->rounds_since_checkpoint = 0;
     (void)job_spec_settings(&job->spec, &job->settings, NULL); /* checked when it was submitted */
-    (void)policy_find(job->settings.policy, &job->policy, NULL);
-    drop_spares(job);
 }
 
 static void on_checkpoint(void *data, int r, const Error *err, const CheckpointRecord *checkpoint,

@@ -78,13 +78,12 @@ bool member_is_in_step(const Member *member)
 
 /* ---- coming ---------------------------------------------------------------------------------- */
 
-/* Ranks that are counted on come before those that there may be besides. */
-static Member *free_rank(Job *job, const JoinWant *want, bool spare)
+static Member *free_rank(Job *job, const JoinWant *want, MemberPlace place, bool spare)
 {
     bool managed = !job->spec.external_trainers;
     for (uint32_t r = 0; r < job->spec.max_trainers; r++) {
         Member *member = &job->members[r];
-        if (member->events || member->spare != spare)
+        if (member->events || member->spare != spare || member->place != place)
             continue;
         if (!managed || strcmp(member->managed.token, want->token) == 0)
             return member;
@@ -92,11 +91,14 @@ static Member *free_rank(Job *job, const JoinWant *want, bool spare)
     return NULL;
 }
 
+/* Ranks that others wait for come first, those that there may be besides last. */
 static int find_free_rank(Job *job, const JoinWant *want, Member **ret, Error *err)
 {
-    *ret = free_rank(job, want, false);
+    *ret = free_rank(job, want, MEMBER_LIVE, false);
     if (!*ret)
-        *ret = free_rank(job, want, true);
+        *ret = free_rank(job, want, MEMBER_DROPPED, false);
+    if (!*ret)
+        *ret = free_rank(job, want, MEMBER_DROPPED, true);
     if (*ret)
         return 0;
     return error_set(err, -EBUSY, "all %u ranks of job %llu have a trainer", job->spec.max_trainers,
@@ -197,6 +199,7 @@ int job_join(Job *job, const JoinWant *want, const MemberEvents *events, void *d
  * dealt to it, or to others, again. */
 typedef struct DropHeld {
     LaneTask lane_task; /* first */
+    Member *member;
     Replica *replica;
     const Snapshot *undo; /* what its buffers were before them; NULL: nothing to undo */
 } DropHeld;
@@ -212,10 +215,14 @@ static void drop_held_work(LaneTask *task)
 
 static void drop_held_done(LaneTask *task)
 {
+    Member *member = ((DropHeld *)task)->member;
     Job *job = task->job;
+    member->busy = false;
     if (task->r < 0 && job->phase == PHASE_LIVE)
         job_fail(job, "the device failed");
     free(task);
+    if (member->drops)
+        drop_after_step(member);
     job_advance(job);
 }
 
@@ -233,8 +240,10 @@ void member_give_up_held(Member *member)
     }
     drop->lane_task.work = drop_held_work;
     drop->lane_task.done = drop_held_done;
+    drop->member = member;
     drop->replica = member->replica;
     drop->undo = undo;
+    member->busy = true; /* no meeting and no cut may have its replica meanwhile */
     job_post(member->job, member->lane, &drop->lane_task);
 }
 
@@ -282,7 +291,7 @@ void members_wait_for_absent(Job *job)
     const JobManagerSpec *spec = manager_spec(job->manager);
     bool someone_waits = false;
     for (uint32_t r = 0; r < job->spec.max_trainers; r++)
-        someone_waits |= job->members[r].arrived_us != 0;
+        someone_waits |= job->members[r].arrived_us != 0 || job->members[r].wants_back;
     for (uint32_t r = 0; someone_waits && r < job->spec.max_trainers; r++) {
         Member *member = &job->members[r];
         if (!member->events && member->place == MEMBER_LIVE && !member_arrived(member) &&
