@@ -143,11 +143,11 @@ static int run_loss(Replica *replica, Plan *plan, Activations *activations, cons
 {
     const Engine *engine = replica->engine;
     int r = batch_load_input(engine, plan, activations, batch);
-    if (r == 0)
+    if (r >= 0)
         r = plan_forward(plan, activations, &replica->weights, rng);
-    if (r == 0)
+    if (r >= 0)
         r = batch_load_target(engine, plan, batch);
-    if (r == 0)
+    if (r >= 0)
         r = accelerator_loss(engine_accelerator(engine), engine_spec(engine)->loss,
                              activations_output(activations), plan_staging(plan), batch->samples,
                              engine_output_width(engine), loss, gradient, correct);
@@ -159,9 +159,9 @@ static int train(Replica *replica, Plan *plan, Activations *activations, const B
 {
     float *output_gradient = plan_output_gradient(plan), *gradients = plan_gradients(plan);
     int r = run_loss(replica, plan, activations, batch, rng, loss, output_gradient, NULL);
-    if (r == 0)
+    if (r >= 0)
         r = plan_backward(plan, activations, &replica->weights, rng, output_gradient, gradients);
-    return r == 0 ? replica_apply(replica, gradients, lr) : r;
+    return r >= 0 ? replica_apply(replica, gradients, lr) : r;
 }
 
 int replica_train(Replica *replica, const Batch *batch, uint64_t step, float lr, StepResult *ret,
@@ -171,7 +171,7 @@ int replica_train(Replica *replica, const Batch *batch, uint64_t step, float lr,
     Plan *plan;
     Activations *activations;
     int r = batch_check(replica->engine, batch, true, err);
-    if (r == 0)
+    if (r >= 0)
         r = replica_prepare(replica, batch, true, &plan, &activations, err);
     if (r < 0)
         return r;
@@ -190,7 +190,7 @@ int replica_evaluate(Replica *replica, const Batch *batch, Evaluation *total, Er
     Plan *plan;
     Activations *activations;
     int r = batch_check(replica->engine, batch, true, err);
-    if (r == 0)
+    if (r >= 0)
         r = replica_prepare(replica, batch, false, &plan, &activations, err);
     if (r < 0)
         return r;
