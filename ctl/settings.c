@@ -19,7 +19,7 @@ static int add(Settings *settings, size_t *used, const char *pair, char *problem
     char *copy = settings->text + *used;
 
     if (!is_key(pair, key_size) || key_size + 1 >= length) {
-        snprintf(problem, size, "'%s' is not KEY=VALUE, such as sync.interval=50", pair);
+        snprintf(problem, size, "'%s' is not KEY=VALUE", pair);
         return -EINVAL;
     }
     if (settings->count == SETTINGS_MAX || length + 1 > sizeof settings->text - *used) {

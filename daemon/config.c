@@ -7,13 +7,6 @@
 
 #include "base/log.h"
 
-#ifndef DPS_DEFAULT_STATE_DIR
-#define DPS_DEFAULT_STATE_DIR "/var/lib/dpsd"
-#endif
-#ifndef DPS_DEFAULT_RUNTIME_DIR
-#define DPS_DEFAULT_RUNTIME_DIR "/run/dpsd"
-#endif
-
 typedef enum SettingKind {
     SETTING_TEXT,
     SETTING_LISTEN,
@@ -88,9 +81,9 @@ void config_defaults(Config *config)
     };
     /* systemd names the directories that it made */
     snprintf(config->state_dir, sizeof config->state_dir, "%s",
-             from_environment("STATE_DIRECTORY", DPS_DEFAULT_STATE_DIR));
+             from_environment("STATE_DIRECTORY", CONFIG_STATE_DIR));
     snprintf(config->runtime_dir, sizeof config->runtime_dir, "%s",
-             from_environment("RUNTIME_DIRECTORY", DPS_DEFAULT_RUNTIME_DIR));
+             from_environment("RUNTIME_DIRECTORY", CONFIG_RUNTIME_DIR));
 }
 
 static int set_text(Config *config, const Setting *setting, const char *value, Error *err)

@@ -52,7 +52,8 @@ const ArgSpec trainer_args = {
     .summary = "Feed one rank of a job with batches",
     .details = "Runs until the job is done. When the daemon goes away it comes back by itself and "
                "goes on\nwhere the job stands. SIGTERM and SIGINT leave the job; the rank's "
-               "remaining work goes to\nthe other trainers.",
+               "remaining work goes to\nthe other trainers. Trainers in other languages need only "
+               "proto/dps.proto.\n",
     .options = arg_options,
     .count = sizeof(arg_options) / sizeof(arg_options[0]),
 };
