@@ -42,7 +42,7 @@ void args_help(const ArgSpec *spec)
     printf("Usage: dpsctl %s [OPTION…]%s%s\n\n%s.\n", spec->verb, *spec->positional ? " " : "",
            spec->positional, spec->summary);
     if (spec->details)
-        printf("\n%s", spec->details);
+        printf("\n%s", spec->details); /* ends with a newline */
     printf("\nOptions:\n");
     for (size_t i = 0; i < spec->count + COMMON; i++)
         if (option_at(spec, i)->help)

@@ -7,13 +7,6 @@
 
 #include "base/log.h"
 
-#ifndef DPS_DEFAULT_STATE_DIR
-#define DPS_DEFAULT_STATE_DIR "/var/lib/dpsd"
-#endif
-#ifndef DPS_DEFAULT_RUNTIME_DIR
-#define DPS_DEFAULT_RUNTIME_DIR "/run/dpsd"
-#endif
-
 typedef enum SettingKind {
     SETTING_TEXT,
     SETTING_LISTEN,
@@ -88,17 +81,18 @@ void config_defaults(Config *config)
     };
     /* systemd names the directories that it made */
     snprintf(config->state_dir, sizeof config->state_dir, "%s",
-             from_environment("STATE_DIRECTORY", DPS_DEFAULT_STATE_DIR));
+             from_environment("STATE_DIRECTORY", CONFIG_STATE_DIR));
     snprintf(config->runtime_dir, sizeof config->runtime_dir, "%s",
-             from_environment("RUNTIME_DIRECTORY", DPS_DEFAULT_RUNTIME_DIR));
+             from_environment("RUNTIME_DIRECTORY", CONFIG_RUNTIME_DIR));
 }
 
 static int set_text(Config *config, const Setting *setting, const char *value, Error *err)
 {
-    if (strlen(value) >= setting->size)
+    size_t length = strlen(value);
+    if (length >= setting->size)
         return error_set(err, -EINVAL, "%s: the value is longer than %zu bytes", setting->key,
                          setting->size - 1);
-    strcpy((char *)config + setting->offset, value);
+    memcpy((char *)config + setting->offset, value, length + 1);
     return 0;
 }
 
@@ -106,9 +100,10 @@ static int add_listen(Config *config, const char *value, Error *err)
 {
     if (config->n_listen >= CONFIG_MAX_LISTEN)
         return error_set(err, -EINVAL, "listen.address: more than %d addresses", CONFIG_MAX_LISTEN);
-    if (strlen(value) >= CONFIG_PATH_MAX)
+    size_t length = strlen(value);
+    if (length >= CONFIG_PATH_MAX)
         return error_set(err, -EINVAL, "listen.address: longer than %d bytes", CONFIG_PATH_MAX - 1);
-    strcpy(config->listen[config->n_listen++], value);
+    memcpy(config->listen[config->n_listen++], value, length + 1);
     return 0;
 }
 

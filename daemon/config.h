@@ -7,6 +7,9 @@
 #include "net/server.h"
 #include "session/session.h"
 
+#define CONFIG_STATE_DIR   "/var/lib/dpsd" /* unless systemd's STATE_DIRECTORY says otherwise */
+#define CONFIG_RUNTIME_DIR "/run/dpsd"     /* … RUNTIME_DIRECTORY … */
+
 enum { CONFIG_MAX_LISTEN = 8, CONFIG_PATH_MAX = 512 };
 
 typedef struct Config {

@@ -113,7 +113,7 @@ static GlyphPoint curve(GlyphPoint a, GlyphPoint b, GlyphPoint c, GlyphPoint d, 
 
 static void draw_stroke(float *near, const GlyphStroke *stroke, const Hand *hand, Counter *c)
 {
-    GlyphPoint p[GLYPH_MAX_POINTS + 2]; /* with the ends doubled */
+    GlyphPoint p[GLYPH_MAX_POINTS + 2] = {{0}}; /* with the ends doubled */
     int n = stroke->points;
 
     for (int i = 0; i < n; i++) {

@@ -89,16 +89,18 @@ void table_colour(Table *table, TermColour colour)
 
 size_t table_rows(const Table *table)
 {
-    return table->count / table->column_count;
+    return table->column_count > 0 ? table->count / table->column_count : 0;
 }
 
 static void measure(const Table *table, size_t *widths)
 {
     for (size_t i = 0; i < table->column_count; i++)
         widths[i] = term_columns(table->columns[i].title);
-    for (size_t i = 0; i < table->count; i++)
-        if (table->cells[i].columns > widths[i % table->column_count])
-            widths[i % table->column_count] = table->cells[i].columns;
+    for (size_t i = 0, column = 0; i < table->count; i++) {
+        if (table->cells[i].columns > widths[column])
+            widths[column] = table->cells[i].columns;
+        column = column + 1 < table->column_count ? column + 1 : 0;
+    }
 }
 
 /* How many columns fit into the width. */
@@ -139,7 +141,7 @@ static void print_line(const Table *table, FILE *out, const Term *term, const Ce
 
 int table_print(const Table *table, FILE *out, const Term *term, size_t indent)
 {
-    size_t widths[TABLE_MAX_COLUMNS], shown;
+    size_t widths[TABLE_MAX_COLUMNS] = {0}, shown;
     Cell titles[TABLE_MAX_COLUMNS];
 
     if (table->no_memory)

@@ -59,7 +59,8 @@ const ArgSpec trainer_args = {
                "goes to\n"
                "the other trainers. With --accumulate A a group of A batches is one step of the "
                "optimizer;\n"
-               "the last group may be smaller.\n",
+               "the last group may be smaller. Trainers in other languages need only "
+               "proto/dps.proto.\n",
     .options = arg_options,
     .count = sizeof(arg_options) / sizeof(arg_options[0]),
 };

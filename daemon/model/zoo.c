@@ -39,7 +39,7 @@ static bool has_word(const char *words, const char *word)
     size_t length = strlen(word);
     for (const char *at = words; length > 0 && (at = strstr(at, word)); at += length) {
         bool begins = at == words || at[-1] == ' ';
-        if (begins && (at[length] == ' ' || at[length] == '\0'))
+        if (begins && (at[length] == ',' || at[length] == '\0'))
             return true;
     }
     return false;
@@ -50,8 +50,8 @@ int zoo_check_options(const char *model, const char *allowed, const ModelOption 
 {
     for (int i = 0; i < n_options; i++) {
         if (!has_word(allowed, options[i].key))
-            return error_set(err, -EINVAL, "%s does not take the option \"%s\"; it takes: %s",
-                             model, options[i].key, *allowed ? allowed : "none");
+            return error_set(err, -EINVAL, "no option is called \"%s\"; %s has %s", options[i].key,
+                             model, *allowed ? allowed : "none");
     }
     return 0;
 }

@@ -13,7 +13,7 @@ static int build(const ModelOption *options, int n_options, Graph **ret, Error *
 const ModelEntry zoo_mlp = {
     .name = "mlp",
     .description = "fully connected layers with ReLU, for 28×28 digits",
-    .options = "hidden layers",
+    .options = "hidden, layers",
     .defaults =
         {
             .input = {4, {DIM_BATCH, 1, 28, 28}},

@@ -144,11 +144,11 @@ static int run_loss(Replica *replica, Plan *plan, Activations *activations, cons
 {
     const Engine *engine = replica->engine;
     int r = batch_load_input(engine, plan, activations, batch);
-    if (r == 0)
+    if (r >= 0)
         r = plan_forward(plan, activations, &replica->weights, rng);
-    if (r == 0)
+    if (r >= 0)
         r = batch_load_target(engine, plan, batch);
-    if (r == 0)
+    if (r >= 0)
         r = accelerator_loss(engine_accelerator(engine), engine_spec(engine)->loss,
                              activations_output(activations), plan_staging(plan), batch->samples,
                              engine_output_width(engine), loss, gradient, correct);
@@ -160,7 +160,7 @@ static int run_gradient(Replica *replica, Plan *plan, Activations *activations, 
 {
     float *output_gradient = plan_output_gradient(plan);
     int r = run_loss(replica, plan, activations, batch, rng, loss, output_gradient, NULL);
-    if (r == 0)
+    if (r >= 0)
         r = plan_backward(plan, activations, &replica->weights, rng, output_gradient, gradients);
     return r;
 }
@@ -213,7 +213,7 @@ int replica_evaluate(Replica *replica, const Batch *batch, Evaluation *total, Er
     Plan *plan = NULL;
     Activations *activations = NULL;
     int r = batch_check(replica->engine, batch, true, err);
-    if (r == 0)
+    if (r >= 0)
         r = replica_prepare(replica, batch, false, &plan, &activations, err);
     if (r < 0)
         return r;

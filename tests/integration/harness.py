@@ -423,7 +423,7 @@ def submit_victim(daemon, data):
     """The job of the tests that kill daemons and trainers over and over; its number. DPS_KILL_EPOCHS=E
     makes it the main job, E epochs of DPS_KILL_DATA (or `data`)."""
     epochs = os.environ.get("DPS_KILL_EPOCHS")
-    length = ("--interval", 25, "--epochs", epochs) if epochs else ("--interval", 5, "--batch", 8, "--epochs", 6)
+    length = ("--interval", 25, "--epochs", epochs) if epochs else ("--interval", 5, "--batch", 8, "--epochs", 4)
     return daemon.ctl("submit", "--model", "mnist-cnn", "--data", os.environ.get("DPS_KILL_DATA", data),
                       "--trainers", 4, "--seed", 1, *length)["id"]
 

@@ -42,9 +42,7 @@ static void mean_of_a_running_job_is_that_of_its_replicas(void **state)
     Trainer ranks[3];
     JobSpec spec = world_spec(3, 2);
     spec.epochs = 2;
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 3);
+    Job *job = world_with_job(&world, &spec, ranks);
     trainers_run(&world, ranks, 3, 3);
     uint64_t id = world_checkpoint(&world, job);
     _cleanup_(snapshot_freep) Snapshot *live = mean_of(&world, job, 0);
@@ -67,9 +65,7 @@ static void mean_of_a_checkpoint_leaves_dropped_ranks_out(void **state)
     Trainer ranks[3];
     JobSpec spec = world_spec(3, 4);
     spec.epochs = 2;
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 3);
+    Job *job = world_with_job(&world, &spec, ranks);
     trainers_run(&world, ranks, 3, 2);
     trainer_die(&ranks[1]);
     world_wait(&world, 31 * USEC_PER_SEC);
@@ -86,9 +82,7 @@ static void mean_of_a_running_job_leaves_infinite_replicas_out(void **state)
     World world = {0};
     Trainer ranks[2];
     JobSpec spec = world_spec(2, 4);
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 2);
+    Job *job = world_with_job(&world, &spec, ranks);
     ranks[1].poisoned = true;
     trainers_run(&world, ranks, 2, 2);
     _cleanup_(snapshot_freep) Snapshot *mean = mean_of(&world, job, 0);

@@ -54,9 +54,7 @@ static void steps_mode_feeds_so_many_batches_each(void **state)
     JobSpec spec = world_spec(2, 4);
     spec.epochs = 0;
     spec.steps = 10;
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 2);
+    Job *job = world_with_job(&world, &spec, ranks);
     trainers_run(&world, ranks, 2, UINT64_MAX);
     JobStatus status;
     job_status(job, &status);
@@ -96,28 +94,22 @@ static void goes_on_after_stop_and_kill_to_the_same_bits(void **state)
     trainers_run(&first, ranks, 3, 7);
     world_copy_dir(&first, killed);
     trainers_run(&first, ranks, 3, 8);
-    strcpy(second.dir, first.dir);
     world_stop(&first); /* with a checkpoint at step 8 */
     assert_string_equal(ranks[0].end, "stopping");
 
-    world_start(&second);
-    job = manager_find(second.jobs, id);
+    job = world_again(&second, first.dir, id);
     assert_int_equal(world_state(job), JOB_RUNNING);
     trainers_join(&second, job, ranks, 3);
     assert_int_equal(trainer_step(&ranks[0]), 8);
-    trainers_run(&second, ranks, 3, UINT64_MAX);
-    assert_int_equal(world_state(job), JOB_COMPLETED);
+    trainers_finish(&second, job, ranks, 3);
     checksum = world_checksum(job);
     round = world_round(job);
     world_stop(&second);
 
-    strcpy(third.dir, killed);
-    world_start(&third);
-    job = manager_find(third.jobs, id);
+    job = world_again(&third, killed, id);
     trainers_join(&third, job, ranks, 3);
     assert_int_equal(trainer_step(&ranks[0]), 4);
-    trainers_run(&third, ranks, 3, UINT64_MAX);
-    assert_int_equal(world_state(job), JOB_COMPLETED);
+    trainers_finish(&third, job, ranks, 3);
     assert_int_equal(world_checksum(job), checksum);
     assert_int_equal(world_round(job), round);
     world_stop(&third);
@@ -135,10 +127,8 @@ static void change_during_a_meeting_holds_from_the_same_round_after_a_kill(void 
     Answer answer = {0};
     SettingText setting = {"sync.interval", "1"};
     spec.epochs = 2;
-    world_start(&first);
-    Job *job = world_submit(&first, &spec);
+    Job *job = world_with_job(&first, &spec, ranks);
     uint64_t id = job_id(job);
-    trainers_join(&first, job, ranks, 2);
     trainers_run(&first, ranks, 2, 1);
     world_checkpoint(&first, job);
     trainer_feed(&ranks[0]);
@@ -148,14 +138,11 @@ static void change_during_a_meeting_holds_from_the_same_round_after_a_kill(void 
     world_settle(&first);
     assert_int_equal(answer.r, 0);
     world_copy_dir(&first, killed);
-    trainers_run(&first, ranks, 2, UINT64_MAX);
-    assert_int_equal(world_state(job), JOB_COMPLETED);
+    trainers_finish(&first, job, ranks, 2);
     uint64_t round = world_round(job), checksum = world_checksum(job);
     world_stop(&first);
 
-    strcpy(second.dir, killed);
-    world_start(&second);
-    job = manager_find(second.jobs, id);
+    job = world_again(&second, killed, id);
     trainers_join(&second, job, ranks, 2);
     trainers_run(&second, ranks, 2, UINT64_MAX);
     assert_int_equal(world_round(job), round);
@@ -170,12 +157,9 @@ static void killed_before_completed_is_on_disk_it_completes_again(void **state)
     World first = {0}, second = {0};
     Trainer ranks[2];
     JobSpec spec = world_spec(2, 2);
-    world_start(&first);
-    Job *job = world_submit(&first, &spec);
+    Job *job = world_with_job(&first, &spec, ranks);
     uint64_t id = job_id(job);
-    trainers_join(&first, job, ranks, 2);
-    trainers_run(&first, ranks, 2, UINT64_MAX);
-    assert_int_equal(world_state(job), JOB_COMPLETED);
+    trainers_finish(&first, job, ranks, 2);
     uint64_t checksum = world_checksum(job), round = world_round(job);
     /* As if the word of its end had not been written. */
     JobRecord record = {.id = id, .state = JOB_RUNNING, .result = "{}"};
@@ -183,9 +167,7 @@ static void killed_before_completed_is_on_disk_it_completes_again(void **state)
     world_copy_dir(&first, killed);
     world_stop(&first);
 
-    strcpy(second.dir, killed);
-    world_start(&second);
-    job = manager_find(second.jobs, id);
+    job = world_again(&second, killed, id);
     world_settle(&second);
     assert_int_equal(world_state(job), JOB_COMPLETED);
     assert_int_equal(world_checksum(job), checksum);
@@ -202,9 +184,7 @@ static void lost_trainer_is_dropped_and_the_others_use_its_samples(void **state)
     Trainer ranks[3];
     JobSpec spec = world_spec(3, 2);
     spec.epochs = 2;
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 3);
+    Job *job = world_with_job(&world, &spec, ranks);
     trainers_run(&world, ranks, 3, 3);
     trainer_die(&ranks[1]);
     trainers_run(&world, ranks, 3, UINT64_MAX);
@@ -215,8 +195,7 @@ static void lost_trainer_is_dropped_and_the_others_use_its_samples(void **state)
     assert_non_null(strstr(waiting.waiting_for, "rank 1 (no trainer: its connection was closed)"));
     world_wait(&world, 31 * USEC_PER_SEC);
     assert_int_equal(world_events(&world, job, "trainer", "rank 1 dropped"), 1);
-    trainers_run(&world, ranks, 3, UINT64_MAX);
-    assert_int_equal(world_state(job), JOB_COMPLETED);
+    trainers_finish(&world, job, ranks, 3);
     world_assert_used_once(&world, 2, 40);
     world_stop(&world);
 }
@@ -230,9 +209,7 @@ static void lost_trainer_that_comes_in_time_changes_nothing(void **state)
     spec.epochs = 2;
     spec.samples = 37;
     uint64_t undisturbed = run_job(2, 3, false);
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 2);
+    Job *job = world_with_job(&world, &spec, ranks);
     for (uint64_t step = 1; step < 8; step++) {
         trainers_run(&world, ranks, 2, step);
         trainer_feed(&ranks[1]);
@@ -240,8 +217,7 @@ static void lost_trainer_that_comes_in_time_changes_nothing(void **state)
         world_wait(&world, 29 * USEC_PER_SEC);
         trainer_join(&world, job, 1, &ranks[1]);
     }
-    trainers_run(&world, ranks, 2, UINT64_MAX);
-    assert_int_equal(world_state(job), JOB_COMPLETED);
+    trainers_finish(&world, job, ranks, 2);
     assert_int_equal(world_checksum(job), undisturbed);
     world_stop(&world);
 }
@@ -254,9 +230,7 @@ static void dropped_rank_is_taken_back_at_the_next_round(void **state)
     Error err = {0};
     JobSpec spec = world_spec(2, 2);
     spec.epochs = 2;
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 2);
+    Job *job = world_with_job(&world, &spec, ranks);
     trainers_run(&world, ranks, 2, 3);
     trainer_die(&ranks[1]);
     world_wait(&world, 31 * USEC_PER_SEC);
@@ -264,8 +238,7 @@ static void dropped_rank_is_taken_back_at_the_next_round(void **state)
     trainers_run(&world, ranks, 1, 4);
     trainer_join(&world, job, 1, &ranks[1]);
     assert_int_equal(trainer_step(&ranks[1]), 4);
-    trainers_run(&world, ranks, 2, UINT64_MAX);
-    assert_int_equal(world_state(job), JOB_COMPLETED);
+    trainers_finish(&world, job, ranks, 2);
     world_assert_used_once(&world, 2, 40);
     world_stop(&world);
 }
@@ -299,15 +272,12 @@ static void leaving_with_a_step_in_flight_uses_the_batch_once(void **state)
     World world = {0};
     Trainer ranks[2];
     JobSpec spec = world_spec(2, 5);
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 2);
+    Job *job = world_with_job(&world, &spec, ranks);
     trainers_run(&world, ranks, 2, 1);
     assert_true(trainer_feed(&ranks[1]));
     session_leave(ranks[1].session);
     assert_null(ranks[1].session);
-    trainers_run(&world, ranks, 2, UINT64_MAX);
-    assert_int_equal(world_state(job), JOB_COMPLETED);
+    trainers_finish(&world, job, ranks, 2);
     world_assert_used_once(&world, 1, 40);
     JobStatus status;
     job_status(job, &status);
@@ -321,15 +291,12 @@ static void silence_beyond_rejoin_with_a_step_in_flight_uses_the_batch_once(void
     World world = {0};
     Trainer ranks[2];
     JobSpec spec = world_spec(2, 5);
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 2);
+    Job *job = world_with_job(&world, &spec, ranks);
     trainers_run(&world, ranks, 2, 1);
     assert_true(trainer_feed(&ranks[1]));
     trainer_die(&ranks[1]);
     member_drop(&job->members[1], "a slow lane, a short rejoin");
-    trainers_run(&world, ranks, 2, UINT64_MAX);
-    assert_int_equal(world_state(job), JOB_COMPLETED);
+    trainers_finish(&world, job, ranks, 2);
     world_assert_used_once(&world, 1, 40);
     world_stop(&world);
 }
@@ -340,17 +307,14 @@ static void leaving_before_the_meeting_still_counts(void **state)
     World world = {0};
     Trainer ranks[2];
     JobSpec spec = world_spec(2, 2);
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 2);
+    Job *job = world_with_job(&world, &spec, ranks);
     trainers_run(&world, &ranks[1], 1, 2);
     session_leave(ranks[1].session);
     assert_true(job->members[1].place == MEMBER_LIVE);
     trainers_run(&world, ranks, 1, 2);
     assert_int_equal(world_round(job), 2);
     assert_true(job->members[1].place == MEMBER_DROPPED);
-    trainers_run(&world, ranks, 1, UINT64_MAX);
-    assert_int_equal(world_state(job), JOB_COMPLETED);
+    trainers_finish(&world, job, ranks, 1);
     world_assert_used_once(&world, 1, 40);
     world_stop(&world);
 }
@@ -363,9 +327,7 @@ static void who_gets_returned_batches_no_longer_waits(void **state)
     Trainer ranks[2];
     MemberStatus status;
     JobSpec spec = world_spec(2, 100);
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 2);
+    Job *job = world_with_job(&world, &spec, ranks);
     trainers_run(&world, ranks, 1, UINT64_MAX);
     job_member_status(job, 0, &status);
     assert_string_equal(status.state, "waiting");
@@ -373,8 +335,7 @@ static void who_gets_returned_batches_no_longer_waits(void **state)
     world_wait(&world, 31 * USEC_PER_SEC);
     job_member_status(job, 0, &status);
     assert_string_not_equal(status.state, "waiting");
-    trainers_run(&world, ranks, 1, UINT64_MAX);
-    assert_int_equal(world_state(job), JOB_COMPLETED);
+    trainers_finish(&world, job, ranks, 1);
     world_assert_used_once(&world, 1, 40);
     world_stop(&world);
 }
@@ -386,16 +347,13 @@ static void replica_with_infinite_numbers_is_kept_out_and_named(void **state)
     Trainer ranks[3];
     JobSpec spec = world_spec(3, 2);
     spec.epochs = 2;
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 3);
+    Job *job = world_with_job(&world, &spec, ranks);
     ranks[1].poisoned = true;
     trainers_run(&world, ranks, 3, 2);
     assert_int_equal(world_round(job), 2);
     assert_int_equal(world_events(&world, job, "quarantine", "rank 1: its replica has NaN"), 1);
     assert_int_equal(world_events(&world, job, "quarantine", ""), 1);
-    trainers_run(&world, ranks, 3, UINT64_MAX);
-    assert_int_equal(world_state(job), JOB_COMPLETED);
+    trainers_finish(&world, job, ranks, 3);
     assert_int_equal(world_events(&world, job, "quarantine", ""), 1);
     world_stop(&world);
 }
@@ -443,9 +401,7 @@ static void pause_and_resume_change_no_bit(void **state)
     spec.epochs = 2;
     spec.samples = 37;
     uint64_t undisturbed = run_job(2, 3, false);
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 2);
+    Job *job = world_with_job(&world, &spec, ranks);
     for (uint64_t step = 1; step < 7; step++) {
         trainers_run(&world, ranks, 2, step);
         assert_int_equal(ask(&world, job, job_pause).r, 0);
@@ -455,8 +411,7 @@ static void pause_and_resume_change_no_bit(void **state)
         assert_int_equal(ask(&world, job, job_pause).r, -ESTALE);
         assert_int_equal(ask(&world, job, job_resume).r, 0);
     }
-    trainers_run(&world, ranks, 2, UINT64_MAX);
-    assert_int_equal(world_state(job), JOB_COMPLETED);
+    trainers_finish(&world, job, ranks, 2);
     assert_int_equal(world_checksum(job), undisturbed);
     world_stop(&world);
 }
@@ -467,24 +422,19 @@ static void stays_paused_over_a_restart(void **state)
     World first = {.keeps_dir = true}, second = {0};
     Trainer ranks[2];
     JobSpec spec = world_spec(2, 3);
-    world_start(&first);
-    Job *job = world_submit(&first, &spec);
+    Job *job = world_with_job(&first, &spec, ranks);
     uint64_t id = job_id(job);
-    trainers_join(&first, job, ranks, 2);
     trainers_run(&first, ranks, 2, 2);
     ask(&first, job, job_pause);
-    strcpy(second.dir, first.dir);
     world_stop(&first);
-    world_start(&second);
-    job = manager_find(second.jobs, id);
+    job = world_again(&second, first.dir, id);
     assert_int_equal(world_state(job), JOB_PAUSED);
     assert_int_equal(world_set(&second, job, "sync.interval", "1").value, 2);
     assert_int_equal(ask(&second, job, job_resume).r, 0);
     assert_int_equal(world_state(job), JOB_RUNNING);
     trainers_join(&second, job, ranks, 2);
     assert_int_equal(trainer_step(&ranks[1]), 2);
-    trainers_run(&second, ranks, 2, UINT64_MAX);
-    assert_int_equal(world_state(job), JOB_COMPLETED);
+    trainers_finish(&second, job, ranks, 2);
     assert_int_equal(world_round(job), 3); /* 3, 1, 1 steps */
     world_stop(&second);
 }
@@ -497,9 +447,7 @@ static void paused_during_its_last_meeting_it_completes(void **state)
     Trainer ranks[2];
     Answer answer = {0};
     JobSpec spec = world_spec(2, 5);
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 2);
+    Job *job = world_with_job(&world, &spec, ranks);
     trainers_run(&world, ranks, 2, 4);
     trainer_feed(&ranks[0]);
     trainer_feed(&ranks[1]);
@@ -565,9 +513,7 @@ static void restore_goes_back_to_the_same_curve(void **state)
     Trainer ranks[2];
     JobSpec spec = world_spec(2, 2);
     spec.epochs = 2;
-    world_start(&world);
-    Job *job = world_submit(&world, &spec);
-    trainers_join(&world, job, ranks, 2);
+    Job *job = world_with_job(&world, &spec, ranks);
     trainers_run(&world, ranks, 2, 3);
     uint64_t middle = world_checkpoint(&world, job);
     trainers_run(&world, ranks, 2, UINT64_MAX);

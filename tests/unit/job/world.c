@@ -300,6 +300,15 @@ Job *world_submit(World *world, const JobSpec *spec)
     return submitted.job;
 }
 
+Job *world_again(World *world, const char *dir, uint64_t id)
+{
+    snprintf(world->dir, sizeof world->dir, "%s", dir);
+    world_start(world);
+    Job *job = manager_find(world->jobs, id);
+    assert_non_null(job);
+    return job;
+}
+
 JobState world_state(const Job *job)
 {
     return job_state(job);
@@ -461,6 +470,14 @@ void trainers_join(World *world, Job *job, Trainer *trainers, uint32_t n)
         trainer_join(world, job, r, &trainers[r]);
 }
 
+Job *world_with_job(World *world, const JobSpec *spec, Trainer *trainers)
+{
+    world_start(world);
+    Job *job = world_submit(world, spec);
+    trainers_join(world, job, trainers, spec->trainers);
+    return job;
+}
+
 static void use(World *world, uint64_t epoch, uint64_t index)
 {
     if (epoch < WORLD_EPOCHS && index < WORLD_SAMPLES)
@@ -544,6 +561,12 @@ void trainers_run(World *world, Trainer *trainers, uint32_t n, uint64_t step)
         if (!fed)
             world_settle(world);
     }
+}
+
+void trainers_finish(World *world, Job *job, Trainer *trainers, uint32_t n)
+{
+    trainers_run(world, trainers, n, UINT64_MAX);
+    assert_int_equal(world_state(job), JOB_COMPLETED);
 }
 
 void world_assert_used_once(const World *world, uint64_t epochs, uint64_t samples)

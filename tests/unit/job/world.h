@@ -81,6 +81,8 @@ void world_wait(World *world, uint64_t us);
 /* The mlp with 4 hidden units on backend ref, external trainers, 40 samples in batches of 4. */
 JobSpec world_spec(uint32_t trainers, uint32_t interval);
 Job *world_submit(World *world, const JobSpec *spec);
+/* Starts the world from what another left in `dir`, with the job of that number. */
+Job *world_again(World *world, const char *dir, uint64_t id);
 JobState world_state(const Job *job);
 uint64_t world_checksum(Job *job);
 uint64_t world_round(Job *job);
@@ -125,6 +127,8 @@ int trainer_try_join(World *world, Job *job, uint32_t rank, Trainer *trainer, Er
 void trainer_join(World *world, Job *job, uint32_t rank, Trainer *trainer);
 void trainer_join_managed(World *world, Job *job, uint32_t rank, Trainer *trainer);
 void trainers_join(World *world, Job *job, Trainer *trainers, uint32_t n);
+/* Starts the world with a job in it that has a trainer for each rank. */
+Job *world_with_job(World *world, const JobSpec *spec, Trainer *trainers);
 /* Sends the batch of its next step if there is one and none is under way. */
 bool trainer_feed(Trainer *trainer);
 /* The trainer dies. */
@@ -132,4 +136,6 @@ void trainer_die(Trainer *trainer);
 uint64_t trainer_step(const Trainer *trainer);
 /* All feed until they have done `step` steps each, or the job wants no more. */
 void trainers_run(World *world, Trainer *trainers, uint32_t n, uint64_t step);
+/* All feed until the job is COMPLETED. */
+void trainers_finish(World *world, Job *job, Trainer *trainers, uint32_t n);
 void world_assert_used_once(const World *world, uint64_t epochs, uint64_t samples);

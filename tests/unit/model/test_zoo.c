@@ -116,9 +116,9 @@ static void resnet_adds_two_branches(void **state)
 static void wrong_options_are_refused_with_the_list(void **state)
 {
     (void)state;
-    build_fails("mnist-cnn", "hidden", "3", "it takes: dropout");
-    build_fails("mnist-cnn", "drop", "1", "does not take the option \"drop\"");
-    build_fails("mnist-cnn", "", "1", "does not take the option \"\"");
+    build_fails("mnist-cnn", "hidden", "3", "mnist-cnn has dropout");
+    build_fails("mnist-cnn", "drop", "1", "no option is called \"drop\"");
+    build_fails("mnist-cnn", "", "1", "no option is called \"\"");
     build_fails("mnist-cnn", "dropout", "2", "from 0 to 1, not \"2\"");
     build_fails("mlp", "hidden", "many", "whole number");
     build_fails("mlp", "hidden", "0", "from 1 to");
