@@ -50,7 +50,10 @@ static void give_up(Member *member)
     char why[160];
     member->managed.given_up = true;
     say_why(member, why);
-    member_drop(member, why); /* the job fails if that was the last */
+    if (member->place == MEMBER_LIVE)
+        member_drop(member, why);
+    else
+        job_advance(member->job); /* the job fails if that was the last, here as there */
 }
 
 static void start_again_later(Member *member)
