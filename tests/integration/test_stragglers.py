@@ -14,7 +14,6 @@ import time
 
 import pytest
 
-import harness
 from harness import patterns, wait_until
 from trainers import Feeder, check_all_used_once
 
@@ -119,7 +118,8 @@ def test_a_quorum_goes_on_without_the_slow_one(dpsd, data, policy):
     job, used = dpsd.submit(model="mlp", policy=policy, trainers=4, interval=2, samples=320, epochs=2, batch=8,
                             lr=0.01, settings={"sync.wait": "quorum:3", "sync.timeout": "1"}), []
     quick = [Feeder(dpsd, job, *data, used, rank=rank) for rank in range(3)]
-    slow = Feeder(dpsd, job, *data, used, pause=2.5 * harness.SCALE, rank=3, steps=3)
+    # It leaves long before the others, whose rounds take a second, have fed what was dealt to them.
+    slow = Feeder(dpsd, job, *data, used, pause=2.5, rank=3, steps=2)
     for feeder in (*quick, slow):
         feeder.start()
     for feeder in (slow, *quick):
@@ -129,7 +129,7 @@ def test_a_quorum_goes_on_without_the_slow_one(dpsd, data, policy):
     check_all_used_once(used, 320, epochs=2)
     rows = dpsd.ctl("metrics", job)
     assert sum(row["samples"] for row in rows) == 640
-    assert sum(row["samples"] for row in rows if row["rank"] == 3) == 8 * slow.done == 24
+    assert sum(row["samples"] for row in rows if row["rank"] == 3) == 8 * slow.done == 16
     met = {row["round"]: {r["rank"] for r in rows if r["round"] == row["round"]} for row in rows}
     if policy != "barrier":
         assert any({0, 1, 2} == ranks for ranks in met.values()), met
