@@ -56,11 +56,11 @@ static void check_loaded(const SimJob *sim, const Job *job)
                  (unsigned long long)round + 1, (unsigned long long)samples);
 }
 
-/* A rank that a quorum did not wait for is in an earlier round than the job; after a restart it has
- * the settings of the job's round. */
+/* A rank that a quorum did not wait for is in an earlier round than the job; after a restart, or
+ * where the policy lets it go on by itself, it has the settings of the job's round. */
 static bool is_late(const Job *job, const Member *member)
 {
-    return job->policy->pace != PACE_FREE && member->round.number < job->round;
+    return member->round.number < job->round;
 }
 
 /* When a rank goes into a round its settings are those that the store has for it. */

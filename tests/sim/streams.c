@@ -22,10 +22,45 @@ static void take_leases(Trainer *trainer, Session *session)
     read_next(trainer);
 }
 
+/* The server's end of a stream: it may outlive the process that opened it. */
+typedef struct ServerEnd {
+    Trainer *trainer; /* NULL: free place */
+    uint64_t life;
+} ServerEnd;
+
+enum { SERVER_ENDS = 256 };
+
+static ServerEnd server_ends[SERVER_ENDS];
+
+void streams_forget(void)
+{
+    memset(server_ends, 0, sizeof server_ends);
+}
+
+static ServerEnd *server_end_new(Trainer *trainer)
+{
+    for (unsigned i = 0; i < SERVER_ENDS; i++)
+        if (!server_ends[i].trainer) {
+            server_ends[i] = (ServerEnd){.trainer = trainer, .life = trainer->life};
+            return &server_ends[i];
+        }
+    sim_fail("%d streams are open", SERVER_ENDS);
+}
+
+void stream_detach(Trainer *trainer, Session *session)
+{
+    for (unsigned i = 0; i < SERVER_ENDS; i++)
+        if (server_ends[i].trainer == trainer && server_ends[i].life == trainer->life)
+            server_ends[i].trainer = NULL;
+    session_detach_stream(session);
+    trainer->attached = false;
+}
+
 static void on_ready(void *data)
 {
-    Trainer *trainer = data;
-    Session *session = trainer_session(trainer);
+    const ServerEnd *end = data;
+    Trainer *trainer = end->trainer;
+    Session *session = trainer->life == end->life ? trainer_session(trainer) : NULL;
     if (session && trainer->attached)
         take_leases(trainer, session);
 }
@@ -38,7 +73,12 @@ static bool is_final(const char *reason)
 
 static void on_end(void *data, const char *reason)
 {
-    trainer_lost_session(data, is_final(reason));
+    ServerEnd *end = data;
+    Trainer *trainer = end->trainer;
+    bool same = trainer->life == end->life;
+    end->trainer = NULL;
+    if (same)
+        trainer_lost_session(trainer, is_final(reason));
 }
 
 static const StreamEvents stream_events = {.on_ready = on_ready, .on_end = on_end};
@@ -72,7 +112,7 @@ static void read_next(Trainer *trainer)
 static void break_stream(Trainer *trainer, Session *session)
 {
     if (session && trainer->attached)
-        session_detach_stream(session);
+        stream_detach(trainer, session);
     trainer->attached = false;
     trainer->n_leases = 0;
     trainer_later(trainer, sim_between(0, 300) * SIM_MS, "trainer opens a stream", on_attach);
@@ -164,7 +204,10 @@ static void on_attach(void *data, uint64_t life)
         trainer_lost_session(trainer, false);
         return;
     }
-    int r = session_attach_stream(session, &stream_events, trainer, &err);
+    ServerEnd *end = server_end_new(trainer);
+    int r = session_attach_stream(session, &stream_events, end, &err);
+    if (r < 0)
+        end->trainer = NULL;
     if (r == -EAGAIN) {
         trainer_later(trainer, sim_between(5, 100) * SIM_MS, "trainer opens a stream", on_attach);
         return;

@@ -18,6 +18,7 @@ static void set_out(Trainer *trainer, uint64_t delay_us);
 void trainers_begin(void)
 {
     memset(trainers, 0, sizeof trainers);
+    streams_forget();
     last_connection = 0;
 }
 
@@ -37,6 +38,7 @@ bool trainer_goes_on(Trainer *trainer, uint64_t life, const char *kind, EventFn 
         event_in(trainer->hung_until - sim_now(), kind, run, trainer, life);
         return false;
     }
+    trace("  by rank %u of job %llu", trainer->rank, (unsigned long long)trainer->job->id);
     return true;
 }
 
@@ -126,6 +128,7 @@ static void hang_up(Trainer *trainer)
 
 void trainers_disconnect_all(void)
 {
+    streams_forget();
     for (unsigned i = 0; i < TRAINERS; i++) {
         Trainer *trainer = &trainers[i];
         if (!trainer->job)
@@ -278,8 +281,8 @@ static void leave(Trainer *trainer)
     if (!session)
         return;
     bool managed = trainer->managed;
-    trainer->attached = false;
-    session_detach_stream(session);
+    if (trainer->attached)
+        stream_detach(trainer, session);
     session_leave(session);
     reset_work(trainer);
     if (managed)

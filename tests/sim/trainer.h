@@ -49,6 +49,8 @@ uint64_t trainer_pause(const Trainer *trainer);
 
 void stream_begin(Trainer *trainer);
 void stream_mishap(Trainer *trainer); /* the stream breaks, the session stays */
+void stream_detach(Trainer *trainer, Session *session);
+void streams_forget(void); /* the daemon is gone */
 void unary_begin(Trainer *trainer);
 
 /* launcher.c: a managed trainer's process has ended by itself. */
