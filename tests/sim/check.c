@@ -106,6 +106,8 @@ static void check_completed(const SimJob *sim)
     DiskJob *disk = disk_job(&world.disk, sim->id);
     const DiskCheckpoint *latest =
         disk->n_checkpoints ? &disk->checkpoints[disk->n_checkpoints - 1] : NULL;
+    if (disk->state_unsure) /* it was restored, and the disk did not take that in */
+        return;
     if (!latest)
         sim_fail("job %llu is COMPLETED without a checkpoint", (unsigned long long)sim->id);
     for (size_t i = 0; i < latest->n; i++)
