@@ -172,7 +172,7 @@ def test_eight_trainers_killed_at_once(dpsd, dpsctl, small_digits):
 def test_a_stopped_trainer_is_named_and_replaced(daemons, small_digits):
     """SIGSTOP: the socket stays open, and nothing comes. trainer.lease finds it, and another takes over."""
     words = ("submit", "--model", "mnist-cnn", "--data", small_digits, "--trainers", 2, "--interval", 5,
-             "--epochs", 4, "--batch", 8, "--seed", 1)
+             "--epochs", 10, "--batch", 8, "--seed", 1)
     daemon = daemons(config="[trainer]\nlease = 2\nrejoin = 60\n").start()
     expected = daemon.wait_done(daemon.ctl(*words)["id"])
     job = daemon.ctl(*words)["id"]
