@@ -289,6 +289,8 @@ static int connect_signals(Daemon *daemon)
 static void on_loaded(void *data, int r, const Error *err)
 {
     Daemon *daemon = data;
+    if (daemon->stopping)
+        return; /* told to stop before it had begun: the server may be gone */
     if (r < 0) {
         daemon->r = error_set(daemon->err, r, "cannot read the stored jobs: %s", err->message);
         loop_stop(daemon->loop);

@@ -325,7 +325,7 @@ static void on_jobs(void *data, int r, const Error *err, const JobRecord *record
     for (size_t i = 0; i < n && r == 0; i++)
         if ((r = take_record(manager, &records[i])) < 0)
             error_set(&problem, r, "out of memory");
-    for (unsigned i = 0; i < manager->n && r == 0; i++) {
+    for (unsigned i = 0; i < manager->n && r == 0 && !manager->stopping; i++) {
         Job *job = manager->jobs[i];
         if (job->state == JOB_RUNNING || job->state == JOB_RECOVERING) {
             if (job->state == JOB_RUNNING)

@@ -176,7 +176,7 @@ def test_a_stopped_trainer_is_named_and_replaced(daemons, small_digits):
     daemon = daemons(config="[trainer]\nlease = 2\nrejoin = 60\n").start()
     expected = daemon.wait_done(daemon.ctl(*words)["id"])
     job = daemon.ctl(*words)["id"]
-    daemon.wait_progress(job, round=1)
+    daemon.wait_progress(job, round=2)  # both have come
     stopped, command = daemon.trainers(job)[0]
     rank = int(command.split(" --rank ")[1].split()[0])
     os.kill(stopped, signal.SIGSTOP)
