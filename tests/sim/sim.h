@@ -12,6 +12,7 @@
  *   fake_replica.c fake_step.c fake_context.c       settings.c   settings that hold, and random ones
  *   fake_mean.c fake_shared.c fake_snapshot.c       users.c      what users ask for
  *   fake_store.c fake_rows.c fake_checkpoints.c     mishaps.c    what goes wrong
+ *   fake_evaluations.c                              evaluations.c  evaluations
  *   disk.c       what survives the daemon           questions.c  what was asked and not answered
  *
  * A world has one daemon at a time, with up to SIM_MAX_JOBS jobs. For a while things happen to it;

@@ -14,8 +14,9 @@ static void on_request(void *data, uint64_t arg);
 static void tell(const Question *question, int r, const Error *err)
 {
     events_mix((uint64_t)(uint32_t)r);
-    trace("  %s: %d%s%s", question->what, r, r < 0 ? ", " : "", r < 0 ? err->message : "");
-    if (r < 0 && (!err || !*err->message))
+    const char *sentence = r < 0 && err ? err->message : "";
+    trace("  %s: %d %s", question->what, r, sentence);
+    if (r < 0 && !*sentence)
         sim_fail("%s is refused without a sentence", question->what);
 }
 
