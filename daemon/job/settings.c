@@ -145,7 +145,7 @@ static int apply_text(const Setting *setting, char *at, const char *value, Error
                          SETTING_VALUE_MAX - 1);
     int r = setting->check(value, err);
     if (r == 0)
-        strcpy(at, value);
+        snprintf(at, SETTING_VALUE_MAX, "%s", value);
     return r;
 }
 
