@@ -53,7 +53,10 @@ class Raw:
             threading.Thread(target=self.read, daemon=True).start()
 
     def send(self, data):
-        self.socket.sendall(data)
+        try:
+            self.socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the server has had enough already: what is read next says so
 
     def call(self, stream, method, body=b"", flags=END_STREAM, extra=()):
         self.send(frame(HEADERS, END_HEADERS, stream, headers(method, extra)))
